@@ -1,0 +1,1 @@
+"""`Trace` to results: numpy on columns, pure functions, no file is opened here."""

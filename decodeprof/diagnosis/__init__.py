@@ -1,0 +1,1 @@
+"""Results to `Diagnosis`: judgement, and nothing that measures."""

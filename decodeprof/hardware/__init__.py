@@ -1,0 +1,1 @@
+"""What can a device do by its datasheet? Peaks and typical latencies, each with its source."""

@@ -1,0 +1,1 @@
+"""File to `Trace`: which format is it, and what does it hold?"""

@@ -1,0 +1,1 @@
+"""Types only: what a trace holds, what the analysis found, and the diagnosis that is published."""

@@ -1,0 +1,1 @@
+"""The worked example: a small engine, made fast in stages that each remove one finding."""
