@@ -1,0 +1,240 @@
+"""Which rule finds the steps, and which of them are steady-state decode steps?"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from decodeprof.analysis.intervals import union
+from decodeprof.analysis.steps import forwards, graphs, marks, sequence
+from decodeprof.analysis.steps.cuts import Context, Cuts, Phase, is_training
+from decodeprof.analysis.steps.found import Steps
+from decodeprof.model.calls import CallKind
+from decodeprof.model.trace import I32, I64, NONE, Trace
+
+_RULES = (marks.find, forwards.find, graphs.find, sequence.find)
+# A step with this much more or less work than the median step did something once (a cache grew,
+# kernels were compiled); a stop check every few steps adds a handful of activities.
+ONE_OFF_SHARE = 0.2
+# The profiler's own pause of more than this share of a step makes its times the profiler's.
+PAUSE_SHARE = 0.01
+
+
+def find_steps(trace: Trace, *, device: int, context: Context) -> Steps:
+    """Find the steps by the first rule that works.
+
+    Args:
+        trace: the trace.
+        device: the device whose windows are the steps' times.
+        context: what is known beside the trace.
+    """
+    for rule in _RULES:
+        cuts = rule(trace, context)
+        if cuts is not None and cuts.cuts:
+            return _assign(trace, cuts, device)
+    return _none(trace)
+
+
+def _none(trace: Trace) -> Steps:
+    empty = np.empty(0, np.int64)
+    flags = np.empty(0, np.bool_)
+    if is_training(trace):
+        text, period = (
+            "none: autograd or an optimizer ran, so repetitions are no decode steps",
+            None,
+        )
+    elif not len(trace.device):
+        text, period = "none: nothing ran on a device", None
+    else:
+        period = sequence.find_period(trace)
+        text = "none of the rules for finding steps holds"
+        if period is not None:
+            text = (
+                f"none: a period of {period.activities:,} activities × {period.count:,} repeats, "
+                "but nothing in it shows a step (no embedding, sampling op or blocking call)"
+            )
+    return Steps(
+        method="none",
+        text=text,
+        phases=(),
+        query_lengths=(),
+        host_start_ns=empty,
+        host_end_ns=empty,
+        device_start_ns=empty,
+        device_end_ns=empty,
+        steady=flags,
+        measured=flags,
+        reasons=(),
+        activity_step=np.full(len(trace.device), NONE, np.int32),
+        call_step=np.full(len(trace.calls), NONE, np.int32),
+        left_out=(),
+        period=period,
+    )
+
+
+def _assign(trace: Trace, cuts: Cuts, device: int) -> Steps:
+    starts = np.array([cut.start_ns for cut in cuts.cuts], np.int64)
+    ends = np.r_[starts[1:], cuts.end_ns]
+    ends = np.array(
+        [
+            cut.end_ns if cut.end_ns is not None else end
+            for cut, end in zip(cuts.cuts, ends, strict=True)
+        ],
+        np.int64,
+    )
+    call_step = _step_of(trace.calls.start_ns, starts, ends)
+    activity_step = np.full(len(trace.device), NONE, np.int32)
+    linked = trace.device.call != NONE
+    activity_step[linked] = call_step[trace.device.call[linked]]
+    device_start, device_end = _windows(trace, activity_step, count=len(starts), device=device)
+    phases = tuple(cut.phase for cut in cuts.cuts)
+    measured, reasons = _measured(trace, activity_step, device_start)
+    steady = _steady(
+        trace,
+        activity_step,
+        phases=phases,
+        measured=measured,
+        reasons=reasons,
+        windows=(device_start, device_end),
+        cuts=cuts,
+    )
+    return Steps(
+        method=cuts.method,
+        text=cuts.text,
+        phases=phases,
+        query_lengths=tuple(cut.query_length for cut in cuts.cuts),
+        host_start_ns=starts,
+        host_end_ns=ends,
+        device_start_ns=device_start,
+        device_end_ns=device_end,
+        steady=steady,
+        measured=measured,
+        reasons=tuple(reasons),
+        activity_step=activity_step,
+        call_step=call_step,
+        left_out=tuple(_left_out(trace, activity_step, phases, reasons)),
+        single=cuts.single,
+    )
+
+
+def _step_of(times: I64, starts: I64, ends: I64) -> I32:
+    step = np.searchsorted(starts, times, side="right") - 1
+    inside = (step >= 0) & (times < ends[np.maximum(step, 0)])
+    return np.where(inside, step, NONE).astype(np.int32)
+
+
+def _windows(trace: Trace, activity_step: I32, *, count: int, device: int) -> tuple[I64, I64]:
+    """Device windows: each from its first activity's start to the next step's first one's start."""
+    table = trace.device
+    # An activity of zero length bounds no gap, so that it must not bound a window either.
+    mine = (activity_step != NONE) & (table.device == device) & (table.end_ns > table.start_ns)
+    rows = np.flatnonzero(mine)
+    far = np.iinfo(np.int64).max
+    first = np.full(count, far)
+    last = np.full(count, -1, np.int64)
+    np.minimum.at(first, activity_step[rows], table.start_ns[rows])
+    np.maximum.at(last, activity_step[rows], table.end_ns[rows])
+    known = np.flatnonzero(first != far)
+    start = np.full(count, NONE, np.int64)
+    end = np.full(count, NONE, np.int64)
+    start[known] = first[known]
+    end[known] = np.r_[first[known][1:], last[known][-1:]]
+    return start, end
+
+
+def _measured(
+    trace: Trace, activity_step: I32, device_start: I64
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], list[str | None]]:
+    """Steps that the recording holds in whole: replays with fewer nodes than others are not."""
+    measured = device_start >= 0
+    reasons: list[str | None] = [
+        None if known else "nothing of it ran on the device" for known in measured
+    ]
+    rows, sizes = graphs.graph_sizes(trace)
+    if len(rows):
+        usual = Counter(sizes[sizes >= graphs.WHOLE_STEP_ACTIVITIES].tolist()).most_common(1)
+        if usual:
+            full = usual[0][0]
+            short = rows[(sizes < full) & (sizes >= (1 - 2 * ONE_OFF_SHARE) * full)]
+            for call in short:
+                activities = activity_step[trace.device.call == call]
+                for step in set(activities.tolist()) - {NONE}:
+                    measured[step] = False
+                    reasons[step] = "its graph replay was recorded with fewer nodes than others"
+    return measured, reasons
+
+
+def _steady(
+    trace: Trace,
+    activity_step: I32,
+    *,
+    phases: tuple[Phase, ...],
+    measured: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    reasons: list[str | None],
+    windows: tuple[I64, I64],
+    cuts: Cuts,
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Decode steps less the first, the last and those with one-off work; fills in the reasons."""
+    decode = [i for i, phase in enumerate(phases) if phase == "decode"]
+    steady = np.zeros(len(phases), np.bool_)
+    for i, phase in enumerate(phases):
+        if phase != "decode" and reasons[i] is None:
+            reasons[i] = "prefill" if phase == "prefill" else "neither prefill nor decode is known"
+    if not decode:
+        return steady
+    if cuts.single:
+        reasons[decode[0]] = "one step alone is not a steady state"
+        return steady
+    counts = np.bincount(activity_step[activity_step != NONE], minlength=len(phases))
+    usual = float(np.median(counts[decode]))
+    allocating = _steps_with(trace, cuts, (CallKind.ALLOCATE,), len(phases))
+    pauses = union(
+        np.array([a for a, _ in trace.profiler_overhead_ns], np.int64),
+        np.array([b for _, b in trace.profiler_overhead_ns], np.int64),
+    ).within(*windows)
+    for i in decode:
+        if reasons[i] is not None:
+            continue
+        if i == decode[0]:
+            reasons[i] = "the first decode step"
+        elif i == decode[-1]:
+            reasons[i] = "the last step: nothing follows that would bound its idle time"
+        elif abs(counts[i] - usual) > ONE_OFF_SHARE * usual:
+            reasons[i] = "one-off work: its number of activities is unlike the others'"
+        elif allocating[i]:
+            reasons[i] = "one-off work: it allocated device memory"
+        elif pauses[i] > PAUSE_SHARE * (windows[1][i] - windows[0][i]):
+            reasons[i] = "the profiler paused in it"
+        else:
+            steady[i] = measured[i]
+    return steady
+
+
+def _steps_with(trace: Trace, cuts: Cuts, kinds: tuple[CallKind, ...], count: int) -> I64:
+    starts = np.array([cut.start_ns for cut in cuts.cuts], np.int64)
+    rows = np.isin(trace.calls.kind, [int(kind) for kind in kinds])
+    step = np.searchsorted(starts, trace.calls.start_ns[rows], side="right") - 1
+    return np.bincount(step[step >= 0], minlength=count).astype(np.int64)
+
+
+def _left_out(
+    trace: Trace, activity_step: I32, phases: tuple[Phase, ...], reasons: list[str | None]
+) -> list[str]:
+    texts = []
+    for reason, n in Counter(
+        reason
+        for phase, reason in zip(phases, reasons, strict=True)
+        if phase != "prefill" and reason is not None
+    ).items():
+        texts.append(f"{n} step{'s' if n > 1 else ''}: {reason}")
+    unlinked = int((trace.device.call == NONE).sum())
+    outside = int(((activity_step == NONE) & (trace.device.call != NONE)).sum())
+    if unlinked:
+        texts.append(
+            f"{unlinked:,} activities have no recorded launch (launched before the profiler "
+            "started) and belong to no step"
+        )
+    if outside:
+        texts.append(f"{outside:,} activities were launched outside all steps")
+    return texts
