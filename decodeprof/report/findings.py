@@ -1,0 +1,78 @@
+"""What is worth changing, what was looked at and is clear, and what could not be told?"""
+
+from __future__ import annotations
+
+from decodeprof import units
+from decodeprof.model.diagnosis import Diagnosis, Finding
+from decodeprof.report.blocks import (
+    Block,
+    Code,
+    Fact,
+    Facts,
+    Listing,
+    Note,
+    Paragraph,
+    Section,
+    Span,
+    Style,
+    line,
+)
+from decodeprof.report.names import place
+from decodeprof.report.step import interval
+
+_SEVERITY_STYLES: dict[str, Style] = {
+    "high": "bad",
+    "medium": "warning",
+    "low": "plain",
+    "info": "muted",
+}
+
+
+def findings_section(diagnosis: Diagnosis) -> Section | None:
+    """Every finding, in the diagnosis' order: largest saving first."""
+    if not diagnosis.findings:
+        return None
+    blocks: list[Block] = []
+    for finding in diagnosis.findings:
+        blocks += _finding_blocks(finding)
+    return Section("findings", "Findings", tuple(blocks))
+
+
+def _finding_blocks(finding: Finding) -> list[Block]:
+    style = _SEVERITY_STYLES[finding.severity]
+    blocks: list[Block] = [
+        Paragraph(
+            line(
+                Span(f"{finding.code} ", "strong"),
+                Span(f"{finding.severity}  ", style),
+                finding.summary,
+            )
+        )
+    ]
+    saving = finding.saving_ns_per_step
+    facts = []
+    if saving is not None:
+        facts.append(
+            Fact("saves", line(f"{units.time(saving.expected)} a step"), line(interval(saving)))
+        )
+    facts += [Fact(fact.kind, line(fact.text)) for fact in finding.evidence]
+    if facts:
+        blocks.append(Facts(tuple(facts)))
+    blocks += [Code(where.code or "", place(where.file, where.line)) for where in finding.where]
+    for advice in finding.recommendations:
+        blocks.append(Listing((line(Span(advice.what, "strong")),)))
+        steps = (("how", advice.how), ("verify", advice.verify), ("risk", advice.risk))
+        blocks.append(Facts(tuple(Fact(label, line(told)) for label, told in steps)))
+    return blocks
+
+
+def could_not_tell_section(diagnosis: Diagnosis) -> Section | None:
+    """Rules that are clear, and those that could not tell, with what to capture."""
+    blocks: list[Block] = []
+    if diagnosis.cleared:
+        blocks.append(Note("none", line("clear: " + ", ".join(diagnosis.cleared))))
+    for skipped in diagnosis.skipped:
+        text = f"{skipped.code}: could not tell, {skipped.reason}"
+        blocks.append(Note("unknown", line(text)))
+        blocks.append(Note("hint", line(skipped.capture)))
+    return Section("checked", "Checked", tuple(blocks)) if blocks else None

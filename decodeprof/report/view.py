@@ -1,0 +1,61 @@
+"""Which blocks, in which order, tell a person what a diagnosis says?"""
+
+from __future__ import annotations
+
+from decodeprof.model.diagnosis import Diagnosis
+from decodeprof.report.blocks import Headline, Section, Span, View, line
+from decodeprof.report.context import (
+    caveats_section,
+    cpu_section,
+    measured_section,
+    next_section,
+    steps_section,
+)
+from decodeprof.report.findings import could_not_tell_section, findings_section
+from decodeprof.report.sites import kernels_section, prefill_syncs, syncs_section
+from decodeprof.report.step import (
+    budget_section,
+    floors_section,
+    prefill_section,
+    step_section,
+    what_if_section,
+)
+
+
+def view(diagnosis: Diagnosis) -> View:
+    """Lay a diagnosis out for reading: the verdict first, the small print last."""
+    sections = (
+        _verdict_section(diagnosis),
+        cpu_section(diagnosis),
+        step_section(diagnosis),
+        budget_section(diagnosis),
+        floors_section(diagnosis),
+        what_if_section(diagnosis),
+        findings_section(diagnosis),
+        syncs_section(diagnosis),
+        kernels_section(diagnosis),
+        _prefill(diagnosis),
+        steps_section(diagnosis),
+        measured_section(diagnosis),
+        could_not_tell_section(diagnosis),
+        caveats_section(diagnosis),
+        next_section(diagnosis),
+    )
+    device = diagnosis.about.device or next(
+        (device.name for device in diagnosis.devices if device.name), None
+    )
+    title = [Span("decodeprof  ", "muted"), Span(diagnosis.about.target or diagnosis.source.name)]
+    if device:
+        title.append(Span(f"  on {device}", "muted"))
+    return View(tuple(title), tuple(section for section in sections if section is not None))
+
+
+def _verdict_section(diagnosis: Diagnosis) -> Section:
+    return Section("verdict", "", (Headline(line(diagnosis.verdict.sentence)),))
+
+
+def _prefill(diagnosis: Diagnosis) -> Section | None:
+    section = prefill_section(diagnosis)
+    if section is None:
+        return None
+    return Section(section.key, section.title, (*section.blocks, *prefill_syncs(diagnosis)))
