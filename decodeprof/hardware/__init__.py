@@ -1,1 +1,23 @@
-"""What can a device do by its datasheet? Peaks and typical latencies, each with its source."""
+"""What devices can do: datasheet peaks and measured typical values, each with its source."""
+
+from decodeprof.hardware.specs import (
+    Measured,
+    Spec,
+    all_specs,
+    lookup,
+    typical_latency_ns,
+    typical_node_gap,
+)
+
+TYPICAL_LATENCY_NS = typical_latency_ns()
+"""Typical latency floor in ns by launch kind: kernel, copy, set, graph."""
+
+__all__ = [
+    "TYPICAL_LATENCY_NS",
+    "Measured",
+    "Spec",
+    "all_specs",
+    "lookup",
+    "typical_latency_ns",
+    "typical_node_gap",
+]
