@@ -94,6 +94,7 @@ def find_gaps(trace: Trace, device: int, *, launches: Launches, floors: LatencyF
     causes[:, _CAUSE["device"]] = np.where(queued & ~(is_first & waits), length, 0)
 
     late = np.flatnonzero(known & ~queued)
+    has_ops = "ops" in trace.captured
     if len(late):
         shift = floors.of(kind_of_call[call[late]])
         until = np.minimum(arrival[late], ends[late])
@@ -102,7 +103,9 @@ def find_gaps(trace: Trace, device: int, *, launches: Launches, floors: LatencyF
             rows, moved = late[chosen], shift[chosen]
             split = host_time(trace, int(thread)).split(starts[rows] - moved, until[chosen] - moved)
             for name, part in split.items():
-                causes[rows, _CAUSE[name]] += part
+                # Without recorded ops, "in no op" is not known to be Python.
+                known_name = name if has_ops or name != "python" else "unknown"
+                causes[rows, _CAUSE[known_name]] += part
         # What is left after the arrival.
         rest = ends[late] - until
         limit = np.maximum(until + LATE_START_NS, trace.calls.end_ns[call[late]])

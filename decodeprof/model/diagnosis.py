@@ -61,12 +61,12 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     device_start_ns: int | None
     device_end_ns: int | None
     query_length: int | None
-    kernels: int
-    activities: int
-    launches: int
-    graph_launches: int
-    syncs: int
-    busy_ns: int
+    kernels: int | None
+    activities: int | None
+    launches: int | None
+    graph_launches: int | None
+    syncs: int | None
+    busy_ns: int | None
     step_ns: int | None
     """The device window."""
     why_left_out: str | None = None

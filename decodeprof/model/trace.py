@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 import typing
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,8 +207,8 @@ class Trace:
     annotations, frames, syncs, shapes.
     """
 
-    kind: str
-    """torch | nsys: what wrote the file."""
+    kind: Literal["torch", "nsys"]
+    """What wrote the file."""
     name: str
     """The file's own name, without its folders."""
     names: tuple[str, ...]

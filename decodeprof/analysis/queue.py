@@ -1,0 +1,42 @@
+"""How much was launched and not yet started, and how long did launches wait?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from decodeprof.analysis.launches import Launches
+from decodeprof.model.trace import I64, Trace
+
+
+@dataclass(frozen=True)
+class QueueDepth:
+    """Launches outstanding over a stretch of time: call begun, first activity not yet started."""
+
+    mean: float
+    max: int
+
+
+def latencies(trace: Trace, launches: Launches) -> I64:
+    """Launch call's start to activity start in ns, one for each launch; negative: clocks differ."""
+    return trace.device.start_ns[launches.activity] - launches.start_ns
+
+
+def queue_depth(trace: Trace, launches: Launches, *, start_ns: int, end_ns: int) -> QueueDepth:
+    """The queue depth in [start, end): its mean over time and its maximum."""
+    begins = launches.start_ns
+    starts = np.maximum(trace.device.start_ns[launches.activity], begins)
+    a = np.clip(begins, start_ns, end_ns)
+    b = np.clip(starts, start_ns, end_ns)
+    inside = b > a
+    if end_ns <= start_ns or not inside.any():
+        return QueueDepth(mean=0.0, max=0)
+    times = np.r_[a[inside], b[inside]]
+    change = np.r_[np.ones(inside.sum(), np.int64), -np.ones(inside.sum(), np.int64)]
+    # At equal times a start leaves the queue before a new launch enters it.
+    order = np.lexsort((change, times))
+    depth = np.cumsum(change[order])
+    return QueueDepth(
+        mean=float((b[inside] - a[inside]).sum()) / (end_ns - start_ns), max=int(depth.max())
+    )

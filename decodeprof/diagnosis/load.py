@@ -1,0 +1,53 @@
+"""What is at this path: a recording, or a trace from elsewhere?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from decodeprof.errors import InputError
+from decodeprof.ingest.read import read_trace
+from decodeprof.model.trace import Trace
+from decodeprof.recording import RECORDING_FILE, TRACE_FILE, Recording, read_recording
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A trace, and the recording that it is part of, if any."""
+
+    trace: Trace
+    recording: Recording | None
+    name: str
+
+
+def load(path: Path) -> Loaded:
+    """Read a recording directory, its recording.json, or a trace file.
+
+    Raises:
+        InputError: there is nothing that can be analysed.
+    """
+    if path.name == RECORDING_FILE and path.is_file():
+        path = path.parent
+    if not path.is_dir():
+        return Loaded(trace=read_trace(path), recording=None, name=path.name)
+    if not (path / RECORDING_FILE).is_file():
+        traces = sorted(p.name for p in path.glob("*.json*") if not p.name.startswith("."))
+        raise InputError(
+            f"`{path}` is no recording",
+            why=f"it holds no {RECORDING_FILE}",
+            hint=f"name one trace file in it: `decodeprof analyze {path / traces[0]}`"
+            if traces
+            else "record one with `decodeprof diagnose my_script.py:generate`",
+        )
+    recording = read_recording(path)
+    if not (path / TRACE_FILE).is_file():
+        failed = [p for p in recording.passes if p.status in ("failed", "partial")]
+        raise InputError(
+            f"`{path}` holds no trace",
+            why="\n".join(f"pass {p.name}: {p.reason}" for p in failed)
+            or f"it holds no {TRACE_FILE}",
+            hint="the run ended before the profile pass; record it again",
+        )
+    return Loaded(
+        trace=read_trace(path / TRACE_FILE), recording=recording, name=path.resolve().name
+    )

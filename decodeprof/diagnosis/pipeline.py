@@ -1,0 +1,151 @@
+"""Path to `Diagnosis`: load, analyse, judge; the one way in for the command line and for Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from decodeprof import hardware
+from decodeprof.analysis.figures import PhaseFigures
+from decodeprof.diagnosis import context, rows
+from decodeprof.diagnosis.evidence import Evidence, gather
+from decodeprof.diagnosis.load import load
+from decodeprof.diagnosis.verdict import Bound, judge, sentence_of, without_steps
+from decodeprof.model.diagnosis import (
+    Diagnosis,
+    Distribution,
+    Floors,
+    Replay,
+    Source,
+    SyncSite,
+    Verdict,
+    WhatIfs,
+)
+
+
+@dataclass(frozen=True)
+class Analyzed:
+    """A diagnosis, with what it was made from for those who draw timelines."""
+
+    diagnosis: Diagnosis
+    evidence: Evidence
+
+
+def analyze_path(path: Path) -> Analyzed:
+    """Diagnose a recording directory or a trace file.
+
+    Raises:
+        InputError: there is nothing at the path that can be analysed.
+    """
+    evidence = gather(load(path))
+    return Analyzed(diagnosis=diagnose(evidence), evidence=evidence)
+
+
+def diagnose(evidence: Evidence) -> Diagnosis:
+    """Judge what the analysis found."""
+    recording = evidence.recording
+    unprofiled = context.unprofiled_step(recording)
+    step = rows.figures_of(evidence.decode, evidence=evidence, unprofiled=unprofiled)
+    prefill = rows.figures_of(
+        evidence.prefill, evidence=evidence, unprofiled=context.unprofiled_prefill(recording)
+    )
+    syncs = [
+        *_sites(evidence, evidence.decode, "decode"),
+        *_sites(evidence, evidence.prefill, "prefill"),
+    ]
+    floors = _floors(evidence, evidence.decode or evidence.prefill)
+    return Diagnosis(
+        source=Source(
+            kind="recording" if recording else evidence.trace.kind,
+            name=evidence.loaded.name,
+            captured=sorted(evidence.trace.captured),
+        ),
+        counts=rows.counts_of(evidence.trace),
+        devices=rows.devices_of(evidence.trace),
+        steps=rows.steps_of(evidence),
+        step=step,
+        prefill=prefill,
+        generation=context.generation_of(recording),
+        floors=floors,
+        verdict=_verdict(evidence, unprofiled=unprofiled, floors=floors, syncs=syncs),
+        replay=Replay(error_share=None, host_scale=None),
+        what_if=WhatIfs(),
+        syncs=syncs,
+        kernels=rows.kernels_of(evidence),
+        findings=[],
+        cleared=[],
+        skipped=[],
+        caveats=context.caveats_of(evidence, dilation=step.dilation if step else None),
+        about=context.about_of(evidence),
+        sources=recording.sources if recording else {},
+    )
+
+
+def _sites(evidence: Evidence, figures: PhaseFigures | None, phase: str) -> list[SyncSite]:
+    sites = evidence.decode_sites if phase == "decode" else evidence.prefill_sites
+    n = len(figures.rows) if figures is not None else 1
+    return rows.sites_of(sites, n=n, phase=phase, evidence=evidence)
+
+
+def _floors(evidence: Evidence, figures: PhaseFigures | None) -> Floors | None:
+    """What is known of the step's floors from this trace."""
+    if figures is None:
+        return None
+    recording = evidence.recording
+    gap = recording.ceilings.node_gap_ns if recording and recording.ceilings else None
+    source = "measured on this device while recording"
+    if gap is None:
+        name = next((d.name for d in evidence.trace.devices if d.index == evidence.device), None)
+        gap, source = hardware.typical_node_gap(name)
+    activities = int(evidence.counts.activities[figures.shown])
+    return Floors(
+        # Host work in a profile is the profiler's as well: shown only with its own calibration.
+        host_ns=None,
+        busy_ns=figures.busy_ns,
+        node_gap_ns=gap,
+        device_ns=figures.busy_ns + activities * gap,
+        bytes_ns=None,
+        bytes=None,
+        flops_ns=None,
+        flops=None,
+        bandwidth_bytes_per_s=None,
+        node_gap_source=source,
+    )
+
+
+def _verdict(
+    evidence: Evidence,
+    *,
+    unprofiled: Distribution | None,
+    floors: Floors | None,
+    syncs: list[SyncSite],
+) -> Verdict:
+    figures, what = evidence.decode, "each decode step"
+    if figures is None and evidence.prefill is not None:
+        figures, what, unprofiled = evidence.prefill, "the prefill", None
+    if figures is None or floors is None or floors.device_ns is None:
+        return without_steps(evidence)
+    profiled = int(evidence.steps.window_ns[figures.shown])
+    phase = "decode" if what == "each decode step" else "prefill"
+    idle = sum((s.idle_inside_ns or 0) + (s.idle_after_ns or 0) for s in syncs if s.phase == phase)
+    waiting = sum(figures.idle_ns[c] for c in ("sync", "launch", "dispatch", "python"))
+    bound = Bound(
+        step_ns=unprofiled.median if unprofiled else profiled,
+        device_floor_ns=floors.device_ns,
+        busy_ns=figures.busy_ns,
+        sync_saving_ns=idle,
+        host_saving_ns=waiting,
+        bytes_ns=floors.bytes_ns,
+        flops_ns=floors.flops_ns,
+    )
+    bound_by = judge(bound)
+    return Verdict(
+        bound_by=bound_by,
+        sentence=sentence_of(
+            bound_by,
+            bound,
+            kernels=figures.per_step["kernels"],
+            what=what if not evidence.steps.single else "the one step here",
+            timed="" if unprofiled else " in profiled time",
+        ),
+    )

@@ -1,0 +1,152 @@
+"""What bounds a step, in one word and one sentence?
+
+The device floor is what the device would take if the host were never late: busy time plus one node
+gap for each activity. A step longer than that by a tenth waits for its host: it is sync-bound when
+removing the blocking calls would win more than half of what removing the host would, else
+launch-bound. Otherwise the device bounds it: memory-bound or compute-bound when its busy time is
+well explained by the bytes or the operations that it must move or do, else kernel-bound: busy with
+kernels too small to reach either roof.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from decodeprof import units
+from decodeprof.model.diagnosis import BoundBy, Verdict
+
+if TYPE_CHECKING:
+    from decodeprof.diagnosis.evidence import Evidence
+
+# Host times repeat to a few percent at best, so that within a tenth of a threshold neither side
+# can be claimed.
+TRANSITION_SHARE = 0.10
+SYNC_SHARE = 0.5
+# Above this share of the roof, no rearrangement of kernels can win more than 1 / 0.6.
+ROOF_SHARE = 0.6
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What is known of one step; times in ns of one kind (all unprofiled, or all profiled)."""
+
+    step_ns: int
+    device_floor_ns: int
+    """busy + node gaps."""
+    busy_ns: int
+    sync_saving_ns: int | None
+    """What removing all blocking calls would save."""
+    host_saving_ns: int | None
+    """What removing the host would save."""
+    bytes_ns: int | None
+    flops_ns: int | None
+
+
+def judge(bound: Bound) -> BoundBy:
+    """Name what bounds the step."""
+    ratio = bound.step_ns / max(bound.device_floor_ns, 1)
+    if ratio > 1 + TRANSITION_SHARE:
+        saved, all_saved = bound.sync_saving_ns, bound.host_saving_ns
+        if saved is not None and all_saved and saved > SYNC_SHARE * all_saved:
+            return "sync"
+        return "launch"
+    roof = max(bound.bytes_ns or 0, bound.flops_ns or 0) / max(bound.busy_ns, 1)
+    if bound.bytes_ns is None and bound.flops_ns is None:
+        return "unknown"
+    if abs(roof - ROOF_SHARE) <= TRANSITION_SHARE * ROOF_SHARE:
+        return "transition"
+    if roof < ROOF_SHARE:
+        return "kernel"
+    return "memory" if (bound.bytes_ns or 0) >= (bound.flops_ns or 0) else "compute"
+
+
+def sentence_of(bound_by: BoundBy, bound: Bound, *, kernels: float, what: str, timed: str) -> str:
+    """The verdict as one sentence.
+
+    Args:
+        bound_by: the bound.
+        bound: its numbers.
+        kernels: kernels in a step.
+        what: "each decode step" or "the prefill".
+        timed: "" or " in profiled time": a foreign trace has no other.
+    """
+    step, busy = units.time(bound.step_ns), units.time(bound.busy_ns)
+    share = units.share(bound.busy_ns / max(bound.step_ns, 1))
+    idle = units.time(max(bound.step_ns - bound.busy_ns, 0))
+    took = f"{what} takes {step}{timed}"
+    if bound_by == "launch":
+        return (
+            f"Launch-bound: {took}, of which the GPU works {busy} ({share}); it waits {idle} for "
+            f"the host to launch {units.count(kernels)} kernels."
+        )
+    if bound_by == "sync":
+        return (
+            f"Sync-bound: {took}, of which the GPU works {busy} ({share}); most of the {idle} "
+            "that it waits would go if the host did not stop to wait for it."
+        )
+    if bound_by == "kernel":
+        return (
+            f"Kernel-bound: {took}, and the GPU is busy {share} of it, with kernels too small to "
+            "reach its bandwidth or its arithmetic rate."
+        )
+    if bound_by in ("memory", "compute"):
+        roof = "memory bandwidth" if bound_by == "memory" else "arithmetic rate"
+        return f"{bound_by.capitalize()}-bound: {took}, near the GPU's {roof}."
+    if bound_by == "transition":
+        return f"At the transition: {took}; the GPU is busy {share} of it, between two bounds."
+    return (
+        f"Device-bound: {took}, and the GPU is busy {share} of it, so the host does not hold it "
+        "up; how near its kernels are to the roof is not known."
+    )
+
+
+def without_steps(evidence: Evidence) -> Verdict:
+    """The verdict where no step was found."""
+    trace = evidence.trace
+    if evidence.recording is not None and evidence.recording.device is None:
+        return Verdict(bound_by="host", sentence=_cpu_sentence(evidence))
+    if not len(trace.device):
+        if len(trace.calls):
+            return Verdict(
+                bound_by="unknown",
+                sentence="Cannot tell: the trace holds launch calls and no device activity, so "
+                "the profiler got no kernels from the driver.",
+            )
+        return Verdict(
+            bound_by="unknown",
+            sentence="Cannot tell: the trace holds no device activity; only the host was recorded.",
+        )
+    assert evidence.gaps is not None
+    span = trace.span_ns()
+    assert span is not None
+    busy = evidence.gaps.busy.total_ns
+    share = units.share(busy / max(span[1] - span[0], 1))
+    if evidence.steps.period is not None:
+        period = evidence.steps.period
+        found = (
+            f"a period of {period.activities:,} activities × {period.count:,} repeats, but nothing "
+            "shows that it is a step"
+        )
+    else:
+        found = "no decode steps were found"
+    return Verdict(
+        bound_by="unknown",
+        sentence=f"Cannot tell per step: {found}. Over the whole window the GPU is busy {share}.",
+    )
+
+
+def _cpu_sentence(evidence: Evidence) -> str:
+    recording = evidence.recording
+    assert recording is not None
+    samples = (
+        [ns for run in recording.timing.runs for ns in run.step_ns] if recording.timing else []
+    )
+    took = ""
+    if samples:
+        median = sorted(samples)[(len(samples) - 1) // 2]
+        took = f"each decode step takes {units.time(median)} on this CPU; "
+    return (
+        f"No GPU was used: {took}whether it would be launch-bound or memory-bound on a GPU cannot "
+        "be told from here."
+    )
