@@ -25,6 +25,7 @@ MOST_KERNELS = 10
 """Kernel names shown, for the same reason."""
 NAME_WIDTH = 46
 """Characters of a kernel's short name; the figures beside it fit 80 columns."""
+NS_PER_S = 1_000_000_000
 
 _SYNC_COLUMNS = (
     Column("calls", "right"),
@@ -99,7 +100,10 @@ def _site_row(number: int, site: SyncSite) -> Row:
 
 
 def _site_heading(number: int, site: SyncSite) -> tuple[Line, ...]:
-    spans = [Span(f"{number} ", "muted"), Span(place(site.file, site.line), "place")]
+    where = place(site.file, site.line) if site.file else f"in {site.op or site.api or 'a call'}"
+    spans = [Span(f"{number} ", "muted"), Span(where, "place")]
+    if site.file is None:
+        spans.append(Span("  source line not recorded", "unknown"))
     if site.function:
         spans.append(Span(f" in {site.function}"))
     lines = [tuple(spans)]
@@ -121,19 +125,45 @@ def _time(ns: int | None) -> Line:
 
 def kernels_section(diagnosis: Diagnosis) -> Section:
     """Kernels of a step: by family, then the names that take longest."""
-    title = "Kernels in a decode step"
-    families = [row for row in diagnosis.kernels if row.name is None]
-    named = [row for row in diagnosis.kernels if row.name is not None]
+    title = "Kernels in a decode step" if diagnosis.step else "Kernels, whole file"
     if not diagnosis.kernels:
         return Section("kernels", title, (_no_kernels(diagnosis),))
-    blocks: list[Block] = []
+    families = [row for row in diagnosis.kernels if row.name is None]
+    named = merged_by_short_name([row for row in diagnosis.kernels if row.name is not None])
     total = sum(row.time_ns_per_step for row in families or named)
+    blocks: list[Block] = []
     for rows, first, most in ((families, "family", len(families)), (named, "name", MOST_KERNELS)):
         if rows:
             blocks.append(_kernel_table(rows, first=first, most=most, total_ns=total))
     if not any(row.achieved_bytes_per_s for row in diagnosis.kernels):
         blocks.append(Note("unknown", line("bytes moved by kernels: unknown")))
     return Section("kernels", title, tuple(blocks))
+
+
+def merged_by_short_name(rows: list[KernelRow]) -> list[KernelRow]:
+    """Rows of one family whose short names agree as one row, longest time first.
+
+    They are instances of one template for other types or sizes; the JSON keeps them apart.
+    """
+    groups: dict[tuple[str, str], list[KernelRow]] = {}
+    for row in rows:
+        groups.setdefault((row.family, short_kernel_name(row.name or "")), []).append(row)
+    merged = [_sum_of(family, name, group) for (family, name), group in groups.items()]
+    return sorted(merged, key=lambda row: (-row.time_ns_per_step, row.name or ""))
+
+
+def _sum_of(family: str, name: str, rows: list[KernelRow]) -> KernelRow:
+    time_ns = sum(row.time_ns_per_step for row in rows)
+    known = [row.bytes for row in rows if row.bytes is not None]
+    moved = sum(known) if len(known) == len(rows) else None
+    return KernelRow(
+        family=family,
+        name=name,
+        count_per_step=sum(row.count_per_step for row in rows),
+        time_ns_per_step=time_ns,
+        bytes=moved,
+        achieved_bytes_per_s=moved * NS_PER_S / time_ns if moved and time_ns else None,
+    )
 
 
 def _no_kernels(diagnosis: Diagnosis) -> Note:
@@ -164,7 +194,7 @@ def _kernel_table(rows: list[KernelRow], *, first: str, most: int, total_ns: int
 
 
 def _kernel_row(row: KernelRow, *, total_ns: int, rates: bool) -> Row:
-    name = row.family if row.name is None else fitted(short_kernel_name(row.name), NAME_WIDTH)
+    name = row.family if row.name is None else fitted(row.name, NAME_WIDTH)
     cells = [
         line(name),
         line(units.count(row.count_per_step)),

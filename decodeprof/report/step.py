@@ -51,7 +51,7 @@ def step_section(diagnosis: Diagnosis) -> Section:
     rows = [
         *_time_facts(diagnosis, figures),
         *_generation_facts(diagnosis),
-        *_work_facts(diagnosis, figures),
+        *_work_facts(diagnosis, figures, per="step"),
     ]
     blocks: list[Block] = [Facts(tuple(rows))]
     if not figures.steady:
@@ -147,7 +147,7 @@ def _rate(per_s: float) -> str:
     return f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.3g}"
 
 
-def _work_facts(diagnosis: Diagnosis, figures: StepFigures) -> list[Fact]:
+def _work_facts(diagnosis: Diagnosis, figures: StepFigures, *, per: str) -> list[Fact]:
     if "device" not in diagnosis.source.captured:
         return [Fact("kernels", _unknown(), line("no device activity was captured"))]
     calls = "API calls unknown"
@@ -157,7 +157,7 @@ def _work_facts(diagnosis: Diagnosis, figures: StepFigures) -> list[Fact]:
             f"{counted(figures.graph_launches, 'graph launch', 'graph launches')}, "
             f"{counted(figures.syncs, 'blocking call', 'blocking calls')}"
         )
-    rows = [Fact("kernels", line(units.count(figures.kernels)), line(f"per step; {calls}"))]
+    rows = [Fact("kernels", line(units.count(figures.kernels)), line(f"per {per}; {calls}"))]
     if figures.launch_latency_ns is not None:
         rows.append(
             Fact(
@@ -300,7 +300,7 @@ def prefill_section(diagnosis: Diagnosis) -> Section | None:
     figures = diagnosis.prefill
     if figures is None:
         return None
-    rows = [*_time_facts(diagnosis, figures), *_work_facts(diagnosis, figures)]
+    rows = [*_time_facts(diagnosis, figures), *_work_facts(diagnosis, figures, per="prefill")]
     if figures.unprofiled_ns is None and diagnosis.generation is not None:
         rows = rows[1:]  # the time to the first token, above, is its unprofiled time
     if figures.busy_ns is not None and figures.profiled_ns:

@@ -1,0 +1,1 @@
+"""What doctor tries, one module per thing that decodeprof leans on."""

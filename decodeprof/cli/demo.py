@@ -1,0 +1,86 @@
+"""`decodeprof demo`: the main job on the packaged loop, and on a recording made on a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import decodeprof
+from decodeprof.cli.errors import print_error
+from decodeprof.cli.options import Output, debug_option, output_options, say
+from decodeprof.cli.recorded import record_and_diagnose
+from decodeprof.cli.show import show_diagnosis
+from decodeprof.errors import DecodeprofError
+
+TARGET = "decodeprof.reference.demo:generate"
+BUDGET_S = 10.0
+"""The packaged loop is small: its median is known long before, and a newcomer waits."""
+FIXTURES = Path(decodeprof.__file__).resolve().parents[1] / "fixtures"
+"""Recordings that lie beside the package in a source checkout; a wheel holds none."""
+RECORDED = "plain_0p6b"
+
+
+@click.command(
+    "demo",
+    epilog="""\b
+Examples:
+  decodeprof demo
+  decodeprof demo --recorded
+""",
+)
+@click.option("--recorded", is_flag=True, help="Only the recording made on a GPU; runs nothing.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Directory of the live recording; by default a new numbered one below decodeprof-runs.",
+)
+@output_options
+@debug_option
+def command(*, recorded: bool, out: Path | None, output: Output) -> int:
+    """Show the main job: diagnose a plain loop here, then read a recording made on a GPU.
+
+    The loop is a small Qwen3-shaped model with random weights that turns each token into a Python
+    number. Without a GPU it runs on the CPU, and the report says what that can and cannot tell.
+    With --json, each report is a JSON document on stdout, one after the other.
+    """
+    failed = None
+    if not recorded:
+        say(f"1. A plain generate loop, run here: decodeprof diagnose {TARGET}")
+        try:
+            _live(out, output)
+        except DecodeprofError as error:
+            # The second half needs neither torch nor a GPU: a newcomer sees it all the same.
+            print_error(error)
+            failed = error
+        say()
+        say(f"2. The same loop at 0.6B size, recorded on a GPU: decodeprof analyze {_shown()}")
+    _recorded(output)
+    return 0 if failed is None else failed.exit_code
+
+
+def _live(out: Path | None, output: Output) -> None:
+    from decodeprof.capture import Job
+
+    directory, diagnosis = record_and_diagnose(Job(target=TARGET, budget_s=BUDGET_S), out=out)
+    show_diagnosis(diagnosis, output)
+    say(f"to see this again: decodeprof analyze {directory}")
+
+
+def _recorded(output: Output) -> None:
+    from decodeprof.diagnosis.pipeline import analyze_path
+
+    directory = FIXTURES / RECORDED
+    if not directory.is_dir():
+        raise DecodeprofError(
+            "there is no recording from a GPU to show here",
+            why=f"an installed wheel holds none; they lie in `fixtures/{RECORDED}` of the source "
+            "checkout",
+            hint="run `make demo` in a checkout",
+        )
+    show_diagnosis(analyze_path(directory).diagnosis, output)
+
+
+def _shown() -> str:
+    return f"fixtures/{RECORDED}"

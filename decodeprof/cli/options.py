@@ -1,0 +1,87 @@
+"""Options that several commands share, and what they ask of the output."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from decodeprof.cli.errors import Session
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NARROWEST = 40
+"""Below this a table of figures cannot be laid out."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """How a report is to be written."""
+
+    as_json: bool = False
+    width: int | None = None
+    """None: as wide as the terminal, within reason."""
+    colour: bool = True
+
+
+class PlainOption(click.Option):
+    """An option whose help does not spell out its range: the sentence says what it takes."""
+
+    def get_help_extra(self, ctx: click.Context) -> click.types.OptionHelpExtra:
+        """What click adds in brackets, less the range."""
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)
+        return extra
+
+
+def output_options(function: F) -> F:
+    """Add `--json`, `--width` and `--no-color`; the command gets them as `output`."""
+
+    @functools.wraps(function)
+    def command(*args: Any, as_json: bool, width: int | None, no_color: bool, **rest: Any) -> Any:
+        output = Output(as_json=as_json, width=width, colour=not no_color)
+        return function(*args, output=output, **rest)
+
+    for option in (
+        click.option("--no-color", is_flag=True, help="No colour; NO_COLOR=1 does the same."),
+        click.option(
+            "--width",
+            cls=PlainOption,
+            type=click.IntRange(min=NARROWEST),
+            metavar="COLUMNS",
+            help="Width of the report; the terminal's when not given.",
+        ),
+        click.option(
+            "--json", "as_json", is_flag=True, help="Print JSON to stdout instead of the report."
+        ),
+    ):
+        command = option(command)
+    return typing.cast(F, command)
+
+
+def debug_option(function: F) -> F:
+    """Add `--debug`, which shows the traceback of an error."""
+    return click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_set_debug,
+        help="Show the traceback of an error.",
+    )(function)
+
+
+def _set_debug(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    session = ctx.find_object(Session)
+    if session is not None and wanted:
+        session.debug = True
+
+
+def say(text: str = "") -> None:
+    """Write a line for the person to stderr; stdout is for data."""
+    click.echo(text, file=sys.stderr)
