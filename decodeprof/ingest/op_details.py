@@ -42,6 +42,7 @@ class Details:
                     strides=tuple(_shape(x) for x in _list(key[1])),
                     dtypes=tuple(str(x) for x in _list(key[2])),
                     scalars=tuple(str(x) for x in _list(key[3])),
+                    lists=tuple(_shapes(x) for x in _list(key[0])),
                 )
             )
         return found
@@ -68,3 +69,11 @@ def _shape(value: object) -> tuple[int, ...] | None:
     if all(isinstance(size, int) for size in value):
         return tuple(int(size) for size in value)
     return None
+
+
+def _shapes(value: object) -> tuple[tuple[int, ...], ...]:
+    """The shapes in a tensor list; () for anything else."""
+    if not isinstance(value, list) or not all(isinstance(item, list) for item in value):
+        return ()
+    shapes = [_shape(item) for item in value]
+    return tuple(shape for shape in shapes if shape is not None)

@@ -181,11 +181,14 @@ class OpDetail:
     """What an operator was called with; any of it may be missing."""
 
     shapes: tuple[tuple[int, ...] | None, ...] = ()
-    """One for each input; None for what is no tensor. A tensor list's shapes are flattened in."""
+    """One for each input; None for a tensor list; () for a scalar as well as for a 0-d tensor."""
     strides: tuple[tuple[int, ...] | None, ...] = ()
     dtypes: tuple[str, ...] = ()
     scalars: tuple[str, ...] = ()
     """The text of scalar inputs, aligned with `shapes`; empty for tensors."""
+    lists: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    """The shapes in each tensor list, aligned with `shapes`; () for every other input. The profiler
+    does not record their dtypes."""
 
 
 @dataclass(frozen=True)
