@@ -65,7 +65,11 @@ _RULES: tuple[tuple[CallKind, str], ...] = (
         r"(cuda|hip)(Malloc\w*|HostAlloc|HostMalloc|ExtMallocWithFlags)"
         r"|cuMem(Alloc\w*|Create|AddressReserve|Map|HostAlloc|SetAccess)",
     ),
-    (CallKind.FREE, r"(cuda|hip)(Free\w*|HostFree)|cuMem(Free\w*|Unmap|Release|AddressFree)"),
+    (
+        CallKind.FREE,
+        # A free in stream order (cudaFreeAsync) does not wait: it is OTHER.
+        r"(?!\w*Async)((cuda|hip)(Free\w*|HostFree)|cuMem(Free\w*|Unmap|Release|AddressFree))",
+    ),
 )
 _COMPILED = tuple((kind, re.compile(pattern)) for kind, pattern in _RULES)
 # nsys appends the API version to a name (cudaLaunchKernel_v7000); per-thread-default-stream
