@@ -1,0 +1,56 @@
+# Needs make and Python 3.11 or newer; everything else is set up in .venv on the first call.
+#
+#   make demo   diagnose the packaged loop here, then a recording made on a GPU
+#   make test   the tests
+#   make lint   ruff, mypy, import-linter
+
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CANDIDATES := $(PYTHON) python3.13 python3.12 python3.11 python3 python
+TORCH := $(shell sed -n 's/^ *"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
+CPU_WHEELS := https://download.pytorch.org/whl/cpu
+WORKERS ?= 2
+
+.PHONY: demo test lint setup
+
+demo: $(READY)
+	@$(BIN)/decodeprof demo
+
+# One thread per worker: more fight for the same cores, and sums come out the same everywhere.
+test: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+setup: $(READY)
+
+# Where there is no NVIDIA GPU, torch's CPU wheel is fetched first: the default one brings gigabytes
+# of CUDA libraries. If that fails, the default index decides.
+$(READY): pyproject.toml
+	@set -euo pipefail; \
+	if [ ! -x $(BIN)/python ]; then \
+	  for python in $(CANDIDATES); do \
+	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	      found=$$python; break; \
+	    fi; \
+	  done; \
+	  if [ -z "$${found:-}" ]; then \
+	    echo "error: no Python 3.11 or newer was found" >&2; \
+	    echo "hint: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "setting up $(VENV) with $$($$found --version)" >&2; \
+	  $$found -m venv $(VENV); \
+	fi
+	@if [ ! -e /dev/nvidia0 ] && [ "$$(uname)" = Linux ]; then \
+	  $(BIN)/python -m pip install --quiet --no-deps --retries 0 --timeout 60 \
+	    --index-url $(CPU_WHEELS) "$(TORCH)" || true; \
+	fi
+	@$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	@touch $(READY)
