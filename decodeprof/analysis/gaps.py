@@ -86,7 +86,10 @@ def find_gaps(trace: Trace, device: int, *, launches: Launches, floors: LatencyF
         if len(trace.calls)
         else np.zeros(len(starts), np.int64)
     )
-    is_first = known & (first_of_call[call] == ended_by) if len(trace.calls) else known
+    # The call's first activity lies in this gap: it is what ended it, or has no length.
+    is_first = (
+        known & (table.start_ns[first_of_call[call]] >= starts) if len(trace.calls) else known
+    )
     queued = known & (~is_first | (arrival <= starts))
     waits = _waited_for_another_stream(trace, ended_by)
     causes[:, _CAUSE["unknown"]] = np.where(known, 0, length)

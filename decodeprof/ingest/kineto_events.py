@@ -118,7 +118,8 @@ def whole(value: Number, default: int = -1) -> int:
         return value if -_INT64_MAX <= value <= _INT64_MAX else default
     if isinstance(value, str):
         text = value.removeprefix("stream ").strip()
-        if text.lstrip("-").isdigit() and len(text) < 19:
+        # isdecimal() alone would accept digits of other scripts.
+        if text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 19:
             return int(text)
         return default
     if isinstance(value, float) and abs(value) < 2**53 and value == int(value):

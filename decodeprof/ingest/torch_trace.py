@@ -18,6 +18,7 @@ from decodeprof.errors import InputError
 from decodeprof.ingest import kineto_events as kineto
 from decodeprof.ingest.columns import Names, build
 from decodeprof.ingest.digits import ns_from_us
+from decodeprof.ingest.mend import mend
 from decodeprof.ingest.op_details import Details
 from decodeprof.model.calls import LAUNCHING, CallKind, bare_name, call_kind
 from decodeprof.model.trace import (
@@ -43,9 +44,12 @@ _DEVICE_KINDS = {
 }
 _CALLS = frozenset({"cuda_runtime", "cuda_driver", "runtime", "driver", "hip_runtime"})
 _OPS = frozenset({"cpu_op", "operator"})
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Relative times are counted from a base in the past, absolute ones from 1970: an event at exactly
 # 0 beside others a second and more later has no time, it is not the first event.
 _NO_TIME_BEFORE_NS = 10**9
+# 36 years: beyond what any profiler records, and differences of such times fit int64.
+_IMPOSSIBLE_NS = 2**60
 _A = TypeVar("_A", bound=msgspec.Struct)
 _VERSION_FIELDS = ("cuda_driver", "cuda_runtime", "cupti", "hip_runtime")
 
@@ -77,7 +81,7 @@ def parse(data: bytes, *, name: str) -> Trace:
     Raises:
         InputError: it is not JSON, or JSON of something else, or holds no events.
     """
-    file = _decode(data, name)
+    file, mended = _decode(data, name)
     rows = _Rows()
     kinds: dict[str, CallKind] = {}
     for event in file.events:
@@ -89,29 +93,43 @@ def parse(data: bytes, *, name: str) -> Trace:
             why=f"none of its {len(file.events):,} entries is an op, a call or a device activity",
             hint="record one with `decodeprof diagnose my_script.py:generate`",
         )
-    return _assemble(file, rows, name)
+    trace = _assemble(file, rows, name)
+    return replace(trace, caveats=(*mended, *trace.caveats))
 
 
-def _decode(data: bytes, name: str) -> kineto.File:
-    text = data.lstrip()
+def _decode(data: bytes, name: str) -> tuple[kineto.File, list[str]]:
+    """The file's content, and what had to be mended to read it."""
+    text = data.removeprefix(_BYTE_ORDER_MARK).lstrip()
     if not text:
         raise InputError(f"`{name}` is empty")
     try:
-        if text[:1] == b"[":
-            return kineto.File(events=kineto.BARE_LIST.decode(text))
-        return kineto.FILE.decode(text)
+        try:
+            return _decode_strictly(text), []
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            text, mended = mend(text)
+            if not mended:
+                raise
+            return _decode_strictly(text), mended
     except msgspec.ValidationError as error:
         raise InputError(
             f"`{name}` is JSON, but no torch.profiler trace",
             why=str(error),
             hint="a trace is what `prof.export_chrome_trace(path)` writes",
         ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(
             f"`{name}` is no trace that can be read",
             why=f"it is not valid JSON: {error}",
             hint="was the program that wrote it ended while writing? export it again",
         ) from None
+
+
+def _decode_strictly(text: bytes) -> kineto.File:
+    if text[:1] == b"[":
+        return kineto.File(events=kineto.BARE_LIST.decode(text))
+    return kineto.FILE.decode(text)
 
 
 def _add(event: kineto.Event, rows: _Rows, kinds: dict[str, CallKind]) -> None:
@@ -128,6 +146,9 @@ def _add(event: kineto.Event, rows: _Rows, kinds: dict[str, CallKind]) -> None:
             return
     elif length < 0:
         rows.dropped["with a negative duration"] += 1
+        return
+    if length > _IMPOSSIBLE_NS or start < -_IMPOSSIBLE_NS:
+        rows.dropped["with an impossible time"] += 1
         return
     end = start + length
     if category in _DEVICE_KINDS:

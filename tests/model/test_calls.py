@@ -35,7 +35,8 @@ NAMES = {
         cudaStreamQuery cudaLaunchHostFunc cudaGraphInstantiate cudaStreamBeginCapture
         cudaOccupancyMaxActiveBlocksPerMultiprocessor cudaEventElapsedTime cudaMemGetInfo
         cudaFreeAsync cuMemFreeAsync
-        cudaFreeAsync_ptsz myLaunchKernel cudaLaunchKernelXYZ aten::mm __hipPushCallConfiguration""",
+        cudaFreeAsync_ptsz myLaunchKernel cudaLaunchKernelXYZ aten::mm
+        __hipPushCallConfiguration""",
 }
 
 

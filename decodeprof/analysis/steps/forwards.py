@@ -95,7 +95,7 @@ def _calls(trace: Trace) -> list[_Call]:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None
 
 
 def _outermost(calls: list[_Call]) -> list[_Call]:

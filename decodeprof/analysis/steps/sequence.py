@@ -171,9 +171,8 @@ def _distance_behind(launches: LaunchSequence, at: I64, taken_ns: I64) -> float:
 def _cuts(trace: Trace, launches: LaunchSequence, at: I64) -> Cuts:
     if _prefill_is_apart(launches.token, at):
         at = np.r_[0, at]
-    starts = launches.start_ns[at].tolist()
     # What precedes the first cut is the beginning of the first step.
-    starts[0] = int(launches.start_ns[0])
+    starts = [_op_start(trace, launches, int(position)) for position in np.r_[0, at[1:]]]
     end = host_end(trace)
     queries = QueryLengths(trace)
     lengths = [queries.within(a, b) for a, b in zip(starts, [*starts[1:], end], strict=True)]
@@ -189,6 +188,24 @@ def _cuts(trace: Trace, launches: LaunchSequence, at: I64) -> Cuts:
         ),
         end_ns=end,
     )
+
+
+def _op_start(trace: Trace, launches: LaunchSequence, position: int) -> int:
+    """The start of the op that the step's first launch belongs to: the step begins there.
+
+    The outermost op around the launch that began after the launch before it; without one, the
+    launch call's own start.
+    """
+    start = int(launches.start_ns[position])
+    previous = int(launches.start_ns[position - 1]) if position else -1
+    ops, call = trace.ops, trace.device.call[launches.activity[position]]
+    first = int(np.searchsorted(ops.start_ns, previous, side="right"))
+    last = int(np.searchsorted(ops.start_ns, start, side="right"))
+    around = (ops.end_ns[first:last] >= start) & (
+        ops.thread[first:last] == trace.calls.thread[call]
+    )
+    rows = np.flatnonzero(around)
+    return int(ops.start_ns[first + rows[0]]) if len(rows) else start
 
 
 def _first_differs(

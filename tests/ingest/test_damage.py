@@ -1,0 +1,232 @@
+"""Files that are broken, or no trace at all: mended where that is safe, else a clear error."""
+
+import gzip
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from decodeprof.errors import DecodeprofError, InputError
+from decodeprof.ingest.mend import mend
+from decodeprof.ingest.read import read_trace
+from decodeprof.ingest.torch_trace import parse
+from tests.build import TraceBuilder
+from tests.reading import causes_of, content, gaps_of, read_bytes, steps_of
+from tests.write_kineto import LAYOUTS, kineto
+
+
+def small() -> TraceBuilder:
+    b = TraceBuilder()
+    with b.annotation("decodeprof.forward m=0 q=1"), b.op("aten::mm", shapes=((2, 3), (3, 4))):
+        b.launch("gemm", 3_000)
+        b.copy(2_000)
+        b.sync(recorded=True)
+    b.graph([("a", 1_000), ("b", 2_000)])
+    return b
+
+
+TEXTS = {layout: kineto(small().build(), layout) for layout in LAYOUTS}
+PLAIN = TEXTS["to_2_11"]
+WHOLE = content(parse(PLAIN, name="x"))
+
+
+def message(error: InputError) -> str:
+    return f"{error.what} | {error.why} | {error.hint}"
+
+
+@pytest.mark.parametrize("word", [b"inf", b"-inf", b"Infinity", b"-Infinity", b"NaN", b"nan"])
+def test_bare_infinity_is_nothing(word: bytes) -> None:
+    text = PLAIN.replace(b"0.005208333333333333", word)
+    assert text != PLAIN
+    trace = parse(text, name="x")
+    assert trace.caveats == (
+        "the file is not valid JSON: infinite values and NaN were left out (1)",
+    )
+    assert content(trace) | {"caveats": ()} == WHOLE
+
+
+def test_an_infinite_time_leaves_out_its_event_alone() -> None:
+    text = re.sub(rb'"dur": 3.000', b'"dur": inf', PLAIN, count=1)
+    trace = parse(text, name="x")
+    assert len(trace.device) == len(WHOLE["device"]) - 1
+    assert "1 events without a duration were left out" in trace.caveats
+
+
+@pytest.mark.parametrize(
+    ("inside", "read_as", "caveats"),
+    [
+        (b"a \x01\x1f b", "a    b", 1),
+        (b"two\nlines\tand a tab", "two lines and a tab", 1),
+        (b"caf\xe9", "caf\ufffd", 1),
+        (b"cut \xf0\x9f\x98", "cut \ufffd", 1),
+        (b"C:\\Users\\me\\x.py(3): f", "C:\\Users\\me\\x.py(3): f", 1),
+        (b"C:\\u12 and \\d+", "C:\\u12 and \\d+", 1),
+        (b"half \\ud83d of a pair", "half \ufffd of a pair", 1),
+        (b"lone \\ude00 tail", "lone \ufffd tail", 1),
+        # These are valid: read as they are, with nothing to say.
+        (b"a pair \\ud83d\\ude00", "a pair 😀", 0),
+        (b"inf, NaN: -Infinity", "inf, NaN: -Infinity", 0),
+        (b'q\\"uote \\\\ud800 slash \\/ tab \\t', 'q"uote \\ud800 slash / tab \t', 0),
+        (b"\x7f\xc2\x85", "\x7f\x85", 0),
+    ],
+)
+def test_characters_in_names(inside: bytes, read_as: str, caveats: int) -> None:
+    trace = parse(PLAIN.replace(b'"gemm"', b'"' + inside + b'"'), name="x")
+    assert read_as in trace.names
+    assert len(trace.caveats) == caveats
+    assert len(trace.device) == len(WHOLE["device"])
+    # Mending one place leaves words inside strings elsewhere alone.
+    also = parse(
+        PLAIN.replace(b'"gemm"', b'"' + inside + b'"').replace(b"0.005208333333333333", b"inf"),
+        name="x",
+    )
+    assert also.names == trace.names
+
+
+def test_mending_leaves_valid_text_alone() -> None:
+    for text in TEXTS.values():
+        assert mend(text) == (text, [])
+
+
+@given(value=st.recursive(
+    st.none() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+))  # fmt: skip
+def test_mending_changes_no_valid_json(value: object) -> None:
+    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
+        if re.search(r"\\ud[89a-f]|[\ud800-\udfff]", text):
+            continue
+        assert mend(text.encode()) == (text.encode(), [])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_leading_newlines_and_a_byte_order_mark(layout: str) -> None:
+    for head in (b"\n", b"\r\n \t", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"):
+        assert content(parse(head + TEXTS[layout], name="x")) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "`trace.json` is empty"),
+        (b" \n\t ", "is empty"),
+        (b"[]", "holds no events of torch.profiler"),
+        (b'{"traceEvents": []}', "holds no events of torch.profiler"),
+        (b'{"traceEvents": [{"ph": "M", "name": "x"}]}', "none of its 1 entries"),
+        (b'{"hello": 1}', "is JSON, but no torch.profiler trace"),
+        (b'{"traceEvents": {"a": 1}}', "is JSON, but no torch.profiler trace"),
+        (b"[1, 2]", "is JSON, but no torch.profiler trace"),
+        (b'"text"', "is JSON, but no torch.profiler trace"),
+        (b"12", "is JSON, but no torch.profiler trace"),
+        (b"null", "is JSON, but no torch.profiler trace"),
+        (b"import torch\nprint(1)\n", "it is not valid JSON"),
+        (b"\x00" * 100, "it is not valid JSON"),
+        (bytes(range(256)) * 4, "it is not valid JSON"),
+        (b'{"traceEvents": [{"args":' + b"[" * 200_000, "it is not valid JSON"),
+        (b"PK\x03\x04rest", "is a zip archive"),
+        (b"SQLite format 3\x00rest", "is an SQLite database"),
+        (b"\x7fELFrest", "is a program"),
+        (b"\x28\xb5\x2f\xfdrest", "is a zstd file"),
+        (b"\x1f\x8b", "cannot be unpacked"),
+        (gzip.compress(PLAIN)[:-20], "cut short"),
+        (gzip.compress(PLAIN)[:200] + b"\xff" * 50 + gzip.compress(PLAIN)[250:], "damaged"),
+        (gzip.compress(b""), "is empty"),
+        (gzip.compress(b"no json"), "it is not valid JSON"),
+    ],
+    ids=lambda value: repr(value[:24]) if isinstance(value, bytes) else None,
+)
+def test_what_is_no_trace_says_so(tmp_path: Path, data: bytes, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_bytes(tmp_path, data)
+    assert says in message(caught.value)
+    # A user's file is named without the folders that led to it.
+    assert str(tmp_path) not in message(caught.value)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.7, 0.98])
+def test_a_file_that_was_cut_short_says_so(tmp_path: Path, layout: str, share: float) -> None:
+    text = TEXTS[layout]
+    with pytest.raises(InputError, match=r"`trace\.json`") as caught:
+        read_bytes(tmp_path, text[: int(len(text) * share)])
+    assert "ended while writing" in caught.value.hint
+
+
+def test_missing_file_and_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no file `.*nowhere\.json`"):
+        read_trace(tmp_path / "nowhere.json")
+    with pytest.raises(InputError, match="is a folder"):
+        read_trace(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads all files")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(PLAIN)
+    path.chmod(0)
+    with pytest.raises(InputError, match="cannot read"):
+        read_trace(path)
+
+
+def analyse(data: bytes, folder: Path) -> None:
+    """Read and analyse bytes; the only exceptions that may escape are ours."""
+    try:
+        trace = read_bytes(folder, data)
+    except DecodeprofError:
+        return
+    steps_of(trace)
+    for device in set(trace.device.device.tolist()):
+        mine = trace.device.device == device
+        span = int(trace.device.end_ns[mine].max() - trace.device.start_ns[mine].min())
+        assert (
+            gaps_of(trace, device).busy.total_ns + sum(causes_of(trace, device).values()) == span
+            or (trace.device.end_ns == trace.device.start_ns).any()
+        )
+
+
+@settings(max_examples=200, deadline=None, derandomize=True,
+          suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
+@given(data=st.data())
+def test_no_damage_raises_anything_else(tmp_path: Path, data: st.DataObject) -> None:
+    text = bytearray(TEXTS[data.draw(st.sampled_from(LAYOUTS))])
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(text) - 1))
+        how = data.draw(st.sampled_from(("change", "cut out", "insert", "repeat")))
+        if how == "change":
+            text[at] = data.draw(st.integers(0, 255))
+        elif how == "cut out":
+            del text[at : at + data.draw(st.integers(1, 40))]
+        elif how == "insert":
+            text[at:at] = data.draw(st.binary(max_size=6) | st.sampled_from(
+                [b"NaN", b"-", b"1e999", b"null", b'"', b"\\", b"{", b"]", b"\x00", b"99999999999"]
+            ))  # fmt: skip
+        else:
+            text[at:at] = text[at : at + data.draw(st.integers(1, 400))]
+        if not text:
+            return
+    analyse(bytes(text), tmp_path)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True,
+          suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
+@given(data=st.data())
+def test_no_odd_value_raises_anything_else(tmp_path: Path, data: st.DataObject) -> None:
+    """Valid JSON whose values are anything at all."""
+    file = json.loads(TEXTS["one_line"])
+    odd = st.sampled_from([
+        None, True, "", "²", "--1", "stream ", -1, 2**31, 2**62, 2**63, -(2**63), 2**64, 1e300,
+        -0.0, 0.5, "1e400", [], [[]], [[[1]], 2], {}, {"a": 1}, "x" * 50, "-" * 3,
+        "decodeprof.forward q=² m=", "decodeprof.replay", "decodeprof.", "ProfilerStep#²",
+        "step[DECODE", "execute_context_1()_generation_9(",
+    ])  # fmt: skip
+    for _ in range(data.draw(st.integers(1, 5))):
+        event = data.draw(st.sampled_from(file["traceEvents"]))
+        args = event.get("args") or {}
+        inside = data.draw(st.booleans()) and isinstance(args, dict) and bool(args)
+        place = args if inside else event
+        place[data.draw(st.sampled_from(sorted(place)))] = data.draw(odd)
+    analyse(json.dumps(file).encode(), tmp_path)
