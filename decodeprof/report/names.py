@@ -43,6 +43,10 @@ _TELLING = re.compile(
     r"|CUDAFunctor(OnSelf|OnOther)?_(?P<functor>\w+)|(?P<binary>\w+?)Functor|(?P<ops>\w+)Ops"
     r"|(?P<small>\w+)_functor|(?P<library>(cutlass|sm\d+|flash|Flash)\w+)"
 )
+# What runs on the device and is no kernel; its name is a phrase: "Memcpy HtoD (Pinned -> Device)".
+_COPIES = ("Memcpy", "Memset")
+# Generic kernels whose own name adds nothing to what they apply.
+_EMPTY_SHELLS = frozenset({"Kernel", "Kernel2", "device_kernel"})
 # Wrappers that only carry the telling part further in.
 _WRAPPERS = frozenset(
     {
@@ -67,6 +71,8 @@ def short_kernel_name(name: str) -> str:
 
     A generic kernel is told apart by what it applies: ``vectorized_elementwise_kernel: add``.
     """
+    if name.startswith(_COPIES):
+        return name
     if name.startswith("_Z"):
         return _from_mangled(name)
     bare = _declared_name(name.replace("(anonymous namespace)::", ""))
@@ -75,7 +81,9 @@ def short_kernel_name(name: str) -> str:
     if not arguments or not _GENERIC.fullmatch(own):
         return own
     telling = _telling_part(arguments)
-    return f"{own}: {telling}" if telling else own
+    if not telling:
+        return own
+    return telling if own in _EMPTY_SHELLS else f"{own}: {telling}"
 
 
 def fitted(name: str, width: int) -> str:

@@ -89,7 +89,7 @@ def _section_lines(section: Section, width: int) -> list[Text]:
     lines = [Text()]
     indent = 0
     if section.title:
-        lines.append(Text(section.title, style="bold underline"))
+        lines.append(Text().append(section.title, "bold underline"))
         indent = _INDENT
     previous: Block | None = None
     for block in section.blocks:
@@ -133,7 +133,7 @@ def _(block: Listing, width: int) -> list[Text]:
 @_block_lines.register
 def _(block: Note, width: int) -> list[Text]:
     mark, style = _NOTE_MARKS[block.kind]
-    lines = _hanging(Text(mark, style=_STYLES[style]), block.text, width)
+    lines = _hanging(_styled(mark, style), block.text, width)
     if block.kind == "hint":
         for one in lines:
             one.stylize(_STYLES["muted"])
@@ -142,9 +142,9 @@ def _(block: Note, width: int) -> list[Text]:
 
 @_block_lines.register
 def _(block: Code, width: int) -> list[Text]:
-    lines = [Text(block.place, style=_STYLES["place"])] if block.place else []
+    lines = [_styled(block.place, "place")] if block.place else []
     if block.text:
-        code = Text(block.text, style=_STYLES["code"])
+        code = _styled(block.text, "code")
         lines += [_indented(one, _INDENT) for one in _wrap(code, width - _INDENT)]
     return lines
 
@@ -157,7 +157,7 @@ def _(block: Facts, width: int) -> list[Text]:
     value_width = min(max(values, default=0), width // 3)
     lines = []
     for row in block.rows:
-        head = _padded(Text(row.label, style=_STYLES["muted"]), label_width + _GAP)
+        head = _padded(_styled(row.label, "muted"), label_width + _GAP)
         if not row.detail:
             lines += _hanging(head, row.value, width)
             continue
@@ -183,13 +183,13 @@ def _(block: Bar, width: int) -> list[Text]:
     shares = [units.share(part.value_ns / block.total_ns) for part in drawn]
     time_width, share_width = max(map(cell_len, times)), max(map(cell_len, shares))
     for part, time, share in zip(drawn, times, shares, strict=True):
-        head = Text(part.key, style=_STYLES[part.style])
+        head = _styled(part.key, part.style)
         head.append(f" {part.label:{label_width}}", style=_STYLES["plain"])
         head.append(f"  {time:>{time_width}}  {share:>{share_width}}  ", style=_STYLES["plain"])
-        lines += _hanging_text(head, Text(part.meaning, style=_STYLES["muted"]), width)
+        lines += _hanging_text(head, _styled(part.meaning, "muted"), width)
     zero = [part.label for part in block.parts if part.value_ns == 0]
     if zero:
-        lines += _wrap(Text(f"0: {', '.join(zero)}", style=_STYLES["muted"]), width)
+        lines += _wrap(_styled(f"0: {', '.join(zero)}", "muted"), width)
     return lines
 
 
@@ -202,14 +202,14 @@ def _(block: Table, width: int) -> list[Text]:
     ]
     shrinkable = [column.align == "left" for column in block.columns]
     widths = column_widths(needed, shrinkable=shrinkable, room=width - _GAP * (len(needed) - 1))
-    titles = [Text(column.title, style=_STYLES["muted"]) for column in block.columns]
+    titles = [_styled(column.title, "muted") for column in block.columns]
     lines = [_cells(titles, block.columns, widths)]
     for index, (row, cells) in enumerate(zip(block.rows, texts, strict=True)):
         if index and row.above:
             lines.append(Text())
         lines += _row_lines(row, _cells(cells, block.columns, widths), width)
     if block.more:
-        lines += _wrap(Text(block.more, style=_STYLES["muted"]), width)
+        lines += _wrap(_styled(block.more, "muted"), width)
     return lines
 
 
@@ -236,6 +236,11 @@ def _cells(cells: Sequence[Text], columns: Sequence[Column], widths: Sequence[in
         else:
             joined.append_text(fitted).append(missing)
     return joined
+
+
+def _styled(text: str, style: Style) -> Text:
+    """Text of one style; a style of the whole `Text` would spread to what is appended."""
+    return Text().append(text, style=_STYLES[style])
 
 
 def _text(spans: Line) -> Text:

@@ -25,7 +25,7 @@ NAMES = {
     "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float,"
     " float, float, float>, unsigned int, float, 4, 4> >(int)": "reduce_kernel: Mean",
     "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align4>(int)": (
-        "Kernel2: cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align4"
+        "cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align4"
     ),
     "nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT": "nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT",
     "std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type"
@@ -33,6 +33,8 @@ NAMES = {
     "_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi256EEEvPT0_": "add_rmsnorm_quant_kernel",
     "_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_5OtherEEEEvT_": "Rmsnorm2dFwd",
     "at::cuda::(anonymous namespace)::spin_kernel(long)": "spin_kernel",
+    "Memset (Device)": "Memset (Device)",
+    "Memcpy HtoD (Pageable -> Device)": "Memcpy HtoD (Pageable -> Device)",
     "triton_poi_fused_add_0": "triton_poi_fused_add_0",
 }
 

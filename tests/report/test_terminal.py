@@ -11,7 +11,7 @@ from rich.console import Console
 
 from decodeprof.model.diagnosis import Diagnosis
 from decodeprof.report import terminal
-from decodeprof.report.blocks import Bar, BarPart, Section, Table, View
+from decodeprof.report.blocks import Bar, BarPart, Fact, Facts, Section, Table, View, line
 from decodeprof.report.view import view
 from tests.golden import check_golden
 from tests.report import diagnoses
@@ -128,3 +128,14 @@ def test_a_table_without_rows_prints_its_titles() -> None:
 
     shown = View((), (Section("t", "T", (Table((Column("a"), Column("b")), ()),)),))
     assert "  a  b" in terminal.text(shown, width=80).splitlines()
+
+
+def test_a_style_does_not_spread_to_what_follows() -> None:
+    facts = Facts((Fact("label", line("value"), line("detail")),))
+    shown = View((), (Section("f", "", (facts,)),))
+    file = io.StringIO()
+    console = Console(
+        file=file, width=80, color_system="standard", force_terminal=True, _environ={}
+    )
+    terminal.render(shown, console)
+    assert "\x1b[2mlabel\x1b[0m  value  detail\n" in file.getvalue()

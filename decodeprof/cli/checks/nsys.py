@@ -93,11 +93,8 @@ def _version(text: str) -> str:
 def _importer(nsys: Path) -> Path | None:
     """The program that turns what was collected into a report, near the real binary."""
     folder = nsys.resolve().parent
-    for near in (folder, folder.parent):
-        for pattern in (_IMPORTER, f"host-linux-*/{_IMPORTER}", f"*/host-linux-*/{_IMPORTER}"):
-            for path in sorted(near.glob(pattern)):
-                return path
-    return None
+    near = [folder / _IMPORTER, *sorted(folder.parent.glob(f"host-linux-*/{_IMPORTER}"))]
+    return next((path for path in near if path.exists()), None)
 
 
 def _run(program: Path, *arguments: str) -> tuple[str, str]:

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from decodeprof import __version__
+from decodeprof.cli import group
+from decodeprof.cli.errors import print_error, run
+from decodeprof.errors import DecodeprofError, InputError, UsageError
+
+COMMANDS = list(group.list_commands(click.Context(group)))
+HEAVY = ("torch", "pandas", "numpy", "transformers", "rich")
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from decodeprof.cli import main\n"
+        "try:\n"
+        f"    main({arguments!r})\n"
+        "except SystemExit as left:\n"
+        "    assert left.code == 0, left.code\n"
+        f"heavy = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "print('heavy:', heavy)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    heavy = done.stdout.rpartition("heavy: ")[2].strip()
+    assert heavy == "[]"
+
+
+def test_help_lists_every_command_in_order(capsys: Capture) -> None:
+    assert run(group, ["--help"]) == 0
+    out = capsys.readouterr().out
+    places = [out.index(f"\n  {name} ") for name in COMMANDS]
+    assert places == sorted(places)
+
+
+def test_no_command_shows_the_help(capsys: Capture) -> None:
+    assert run(group, []) == 0
+    assert capsys.readouterr().out.startswith("Usage: decodeprof")
+
+
+def test_version(capsys: Capture) -> None:
+    assert run(group, ["--version"]) == 0
+    assert capsys.readouterr().out == f"decodeprof {__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_examples_and_says_what_each_option_does(
+    name: str, capsys: Capture
+) -> None:
+    assert run(group, [name, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert f"  decodeprof {name}" in out.partition("Examples:")[2]
+    command = group.get_command(click.Context(group), name)
+    assert command is not None
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+            assert parameter.help.endswith("."), parameter.name
+
+
+WRONG = {
+    "unknown command": (
+        ["analyse"],
+        "error: no command is called `analyse`\nhint: did you mean `analyze`?\n",
+    ),
+    "unlike any command": (
+        ["frobnicate"],
+        "error: no command is called `frobnicate`\nhint: `decodeprof --help` lists them\n",
+    ),
+    "missing argument": (
+        ["analyze"],
+        "error: missing argument `PATH`\nhint: `decodeprof analyze --help` says how it is called\n",
+    ),
+    "extra argument": (
+        ["analyze", "a", "b"],
+        "error: got unexpected extra argument (b)\n"
+        "hint: `decodeprof analyze --help` says how it is called\n",
+    ),
+    "bad value": (
+        ["analyze", "a", "--width", "ten"],
+        "error: invalid value for `--width`: `ten` is not a valid integer range\n"
+        "hint: `decodeprof analyze --help` says how it is called\n",
+    ),
+    "out of range": (
+        ["diagnose", "a.py:f", "--new-tokens", "0"],
+        "error: invalid value for `--new-tokens`: 0 is not in the range x>=1\n"
+        "hint: `decodeprof diagnose --help` says how it is called\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "wanted"), WRONG.values(), ids=WRONG)
+def test_asked_wrongly(arguments: list[str], wanted: str, capsys: Capture) -> None:
+    assert run(group, arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.err == wanted
+    assert captured.out == ""
+
+
+def test_a_near_option_is_named(capsys: Capture) -> None:
+    assert run(group, ["analyze", "x", "--widht", "80"]) == 2
+    assert "`--width`" in capsys.readouterr().err
+
+
+def raising(error: BaseException) -> click.Group:
+    @click.command("fail")
+    @click.option("--debug", is_flag=True)
+    @click.pass_obj
+    def fail(session: object, debug: bool) -> None:
+        session.debug = debug  # type: ignore[attr-defined]
+        raise error
+
+    return click.Group(commands=[fail])
+
+
+ERRORS = {
+    "could not": (InputError("`a` is empty", why="0 bytes", hint="record it again"), 1),
+    "asked wrongly": (UsageError("`a` is empty", why="0 bytes", hint="record it again"), 2),
+}
+
+
+@pytest.mark.parametrize(("error", "code"), ERRORS.values(), ids=ERRORS)
+def test_an_error_says_what_why_and_what_next(
+    error: DecodeprofError, code: int, capsys: Capture
+) -> None:
+    assert run(raising(error), ["fail"]) == code
+    captured = capsys.readouterr()
+    assert captured.err == "error: `a` is empty\n  0 bytes\nhint: record it again\n"
+    assert captured.out == ""
+
+
+def test_debug_shows_the_traceback_above_the_error(capsys: Capture) -> None:
+    assert run(raising(InputError("`a` is empty")), ["fail", "--debug"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("Traceback (most recent call last)")
+    assert err.endswith("error: `a` is empty\n")
+
+
+def test_a_fault_of_its_own_is_a_message_and_not_a_traceback(capsys: Capture) -> None:
+    assert run(raising(KeyError("steps")), ["fail"]) == 1
+    assert capsys.readouterr().err == (
+        "error: decodeprof failed in a way that it did not foresee\n"
+        "  KeyError: 'steps'\n"
+        "hint: this is a fault of decodeprof, not of your code; run it again with `--debug` for "
+        "the traceback\n"
+    )
+
+
+def test_a_fault_of_its_own_has_its_traceback_with_debug(capsys: Capture) -> None:
+    assert run(raising(KeyError("steps")), ["fail", "--debug"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("Traceback (most recent call last)")
+    assert "the traceback is above" in err
+
+
+def test_ctrl_c_leaves_with_130(capsys: Capture) -> None:
+    assert run(raising(KeyboardInterrupt()), ["fail"]) == 130
+    assert capsys.readouterr().err.strip() == "interrupted"
+
+
+def test_an_error_cannot_write_to_the_terminal(capsys: Capture) -> None:
+    print_error(InputError("`a\x1b[2Jb`", why="one\ntwo\x07", hint="x\u202ey\nand z"))
+    assert capsys.readouterr().err == (
+        "error: `a\ufffd[2Jb`\n  one\n  two\ufffd\nhint: x\ufffdy\n      and z\n"
+    )
