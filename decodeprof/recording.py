@@ -113,7 +113,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     slope_ns_per_token: int | None = None
     """Wall-time difference of two token counts ÷ tokens: the cross-check; None: not possible."""
     stopped_by: str = ""
-    """interval | budget: why repetition ended."""
+    """interval | budget | runs: why repetition ended."""
     half_interval_share: float | None = None
     """Half the 95 % interval of the median, over the median, when it ended."""
 

@@ -1,0 +1,199 @@
+"""The process that imports torch and the script, and makes the recording.
+
+Started by `supervise` as ``python -m decodeprof.capture.child DESCRIPTOR`` with an `Order` on its
+standard input. However it ends, what had been recorded by then is in the output directory.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from decodeprof.capture.channel import Channel
+from decodeprof.capture.failure import explain
+from decodeprof.capture.invoke import Caller
+from decodeprof.capture.job import Failed, Finished, Order
+from decodeprof.capture.load import UserCodeFailed, load
+from decodeprof.capture.places import Places
+from decodeprof.capture.target import Spec, parse_spec
+from decodeprof.errors import DecodeprofError
+from decodeprof.recording import FIRST_CALL_TRACE_FILE, Environment, PassReport, Recording, Target
+
+if TYPE_CHECKING:
+    from decodeprof.capture.session import Session, Watches
+
+
+def main() -> None:
+    """Read the order, do it, and say how it went."""
+    channel = Channel(int(sys.argv[1]))
+    channel.prepare_process()
+    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
+    sys.stdin = open(os.devnull)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        # Both are pipes here, and what the target printed must not die with it.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(line_buffering=True)
+    sys.argv = sys.argv[:1]
+    spec = parse_spec(order.job.target)
+    folder = spec.path.resolve().parent if spec.path is not None else Path.cwd()
+    places = Places(str(folder))
+    try:
+        channel.send(_run(order, spec, channel, places))
+    except UserCodeFailed as failed:
+        channel.send(explain(failed.error, during=failed.during, places=places))
+    except KeyboardInterrupt as error:
+        channel.send(explain(error, during="between two calls", places=places))
+    except DecodeprofError as error:
+        channel.send(explain(error, during="", places=places))
+
+
+def _run(order: Order, spec: Spec, channel: Channel, places: Places) -> Finished | Failed:
+    channel.progress("load", "importing torch")
+    try:
+        watches = _connect()
+    except ModuleNotFoundError as error:
+        return Failed(
+            what=f"`{error.name}` is not installed for this Python",
+            why=sys.executable.rpartition("/")[2] + " cannot import it",
+            hint="run decodeprof with the Python that runs the script",
+        )
+    if order.mode == "first_call":
+        return _first_call(order, spec, channel, places, watches)
+    session = _load(order, spec, channel, places, watches)
+    _all_passes(session)
+    return Finished(
+        graphs_captured_in=session.graphs_captured_in, no_gpu_activity=session.no_gpu_activity
+    )
+
+
+def _connect() -> Watches:
+    """Import torch and connect everything that must be there before the script is."""
+    from decodeprof.capture.compiled import CompileWatch
+    from decodeprof.capture.hooks import ModuleHooks, ProfilerWatch, watch_graphs
+    from decodeprof.capture.session import Watches
+    from decodeprof.capture.watch import Watch
+
+    steps = Watch()
+    watches = Watches(steps, ModuleHooks(steps), ProfilerWatch(), CompileWatch())
+    watch_graphs(steps, lambda: watches.captured_in.append(watches.phase))
+    return watches
+
+
+def _load(
+    order: Order,
+    spec: Spec,
+    channel: Channel,
+    places: Places,
+    watches: Watches,
+    on_phase: Callable[[str], None] = lambda _: None,
+) -> Session:
+    from decodeprof.capture.session import Session
+
+    caller = Caller(watches.steps)
+
+    def entered(phase: str) -> None:
+        watches.phase = phase
+        channel.progress("load", {"import": "importing the script"}.get(phase, phase))
+        on_phase(phase)
+
+    target = load(order.job, spec, caller=caller, on_phase=entered)
+    recording = Recording(
+        target=Target(spec=spec.short, kind="function", setup=order.job.setup),
+        environment=Environment(python="", torch="", decodeprof=""),
+    )
+    return Session(
+        job=order.job,
+        out=Path(order.out),
+        channel=channel,
+        places=places,
+        watches=watches,
+        caller=caller,
+        target=target,
+        recording=recording,
+    )
+
+
+def _all_passes(session: Session) -> None:
+    from decodeprof.capture import measure, passes, warmup
+
+    _essential(session, "warmup", warmup.warm_up)
+    _essential(session, "timing", measure.measure)
+    _optional(session, "ceilings", passes.ceilings)
+    _optional(session, "profile", passes.profile)
+    _optional(session, "sync_debug", passes.sync_debug_pass)
+    _optional(session, "gpu_trace", passes.gpu_trace_pass)
+
+
+def _essential(session: Session, name: str, run: Callable[[Session], PassReport]) -> None:
+    """Run a pass without which the others are not worth running."""
+    session.channel.progress(name, "")
+    begin = time.monotonic()
+    try:
+        report = run(session)
+    except UserCodeFailed as failed:
+        partly = session.calls > 1 if name == "warmup" else session.recording.timing is not None
+        status = "partial" if partly else "failed"
+        _report(session, PassReport(name=name, status=status, reason=session.reason(failed)), begin)
+        raise
+    _report(session, report, begin)
+
+
+def _optional(session: Session, name: str, run: Callable[[Session], PassReport]) -> None:
+    """Run a pass; if it fails, the others are run all the same."""
+    session.channel.progress(name, "")
+    begin = time.monotonic()
+    try:
+        report = run(session)
+    except UserCodeFailed as failed:
+        reason = session.reason(failed)
+        report = PassReport(name=name, status="failed", reason=reason)
+        if isinstance(failed.error, KeyboardInterrupt):
+            _report(session, report, begin)
+            raise
+        session.caveat(f"the target failed in the {name} pass, after {session.calls - 1} calls")
+    except RuntimeError as error:  # A CUDA error, or one of the profiler's own.
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        report = PassReport(name=name, status="failed", reason=reason)
+    _report(session, report, begin)
+
+
+def _report(session: Session, report: PassReport, begin: float) -> None:
+    seconds = round(time.monotonic() - begin, 3)
+    session.change(compile=session.watches.compiled.info(session.places))
+    session.report(msgspec.structs.replace(report, seconds=seconds))
+
+
+def _first_call(
+    order: Order, spec: Spec, channel: Channel, places: Places, watches: Watches
+) -> Finished:
+    """Profile the first call alone, from the phase in which graphs are captured."""
+    import torch
+
+    from decodeprof.capture.passes import write_scrubbed
+    from decodeprof.capture.profiler import Session as ProfileSession
+
+    on_device = torch.cuda.is_available()
+    profiled = ProfileSession(
+        watches.profilers, on_device=on_device, all_threads=False, max_steps=None
+    )
+
+    def on_phase(phase: str) -> None:
+        if phase == order.profile_from:
+            profiled.begin()
+
+    session = _load(order, spec, channel, places, watches, on_phase)
+    session.on_device = on_device
+    channel.progress("first_call", "first call")
+    session.call(None, around=profiled.call())
+    write_scrubbed(session, profiled.exported(), file=FIRST_CALL_TRACE_FILE)
+    return Finished()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""What did torch.compile do, and why did it use no CUDA graph?
+
+A step that compile cannot capture runs without one, and says so only in a log. The handler is
+attached to those loggers alone, passes nothing on and takes nothing away from the user's own.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections import Counter
+from typing import Any
+
+import torch
+
+from decodeprof.capture.places import Places
+from decodeprof.recording import CompileInfo, CudagraphSkip
+
+_MODULES = ("cudagraph_utils", "cudagraph_trees", "compile_fx", "scheduler")
+_ARTIFACTS = ("cudagraphs", "perf_hints")
+# The prefix may stand twice, and older releases say "cudagraph" or "disabling".
+_SKIP = re.compile(r"(?:skipping|disabling) cudagraphs?\b(?: due to)?", re.I)
+_WHERE = re.compile(r'File "([^"]+)", line (\d+)')
+_PARTITIONS = re.compile(r"Created (\d+) graph partitions")
+_MAX_REASON_LENGTH = 600
+_MAX_LISTED = 50
+
+
+class CompileWatch:
+    """Listens to compile's logs from before the script is imported."""
+
+    def __init__(self) -> None:
+        self._messages: list[str] = []
+        self._asked = False
+        handler = _Handler(self._messages)
+        for module in _MODULES:
+            logging.getLogger(f"torch._inductor.{module}").addHandler(handler)
+            for artifact in _ARTIFACTS:
+                # How torch names the loggers that TORCH_LOGS switches.
+                name = f"torch._inductor.{module}.__{artifact}"
+                logging.getLogger(name).addHandler(handler)
+        self._watch_modes()
+
+    def _watch_modes(self) -> None:
+        wrapper: Any = getattr(torch, "_TorchCompileInductorWrapper", None)
+        if wrapper is None:
+            return
+        initialise = wrapper.__init__
+
+        def watched(this: Any, *args: Any, **kwargs: Any) -> None:
+            initialise(this, *args, **kwargs)
+            config = getattr(this, "config", {})
+            self._asked = self._asked or bool(config.get("triton.cudagraphs"))
+
+        wrapper.__init__ = watched
+
+    @property
+    def used(self) -> bool:
+        """Something was compiled in this process."""
+        return compiled_graphs() > 0
+
+    def info(self, places: Places) -> CompileInfo | None:
+        """What compile did so far; None: nothing was compiled."""
+        if not self.used:
+            return None
+        counters: Any = sys.modules["torch._dynamo.utils"].counters
+        breaks = [
+            _cut(places, f"{reason} (× {times})" if times > 1 else str(reason))
+            for reason, times in counters["graph_break"].items()
+        ]
+        skips = self._skips(places)
+        unexplained = counters["inductor"]["cudagraph_skips"] - sum(skip.count for skip in skips)
+        if unexplained > 0:
+            skips.append(CudagraphSkip(reason="no reason was logged", count=unexplained))
+        partitions = [
+            int(found[1]) for text in self._messages if (found := _PARTITIONS.search(text))
+        ]
+        config: Any = sys.modules.get("torch._inductor.config")
+        always = bool(config is not None and config.triton.cudagraphs)
+        return CompileInfo(
+            graph_breaks=breaks[:_MAX_LISTED],
+            recompiles=self._recompiles(places),
+            cudagraph_skips=skips,
+            cudagraphs_asked=self._asked or always,
+            partitions=max(partitions, default=None),
+            compiled_graphs=compiled_graphs(),
+        )
+
+    def _skips(self, places: Places) -> list[CudagraphSkip]:
+        texts = Counter(text for text in self._messages if _SKIP.search(text))
+        skips = []
+        for text, times in texts.items():
+            found = _WHERE.search(text)
+            where = f"{places.shorten(found[1])}:{found[2]}" if found else None
+            skips.append(CudagraphSkip(reason=_cut(places, text), where=where, count=times))
+        return skips[:_MAX_LISTED]
+
+    @staticmethod
+    def _recompiles(places: Places) -> list[str]:
+        failures: Any = getattr(sys.modules["torch._dynamo.utils"], "guard_failures", {})
+        return [
+            _cut(places, f"{code.co_qualname}: {reason}")
+            for code, reasons in failures.items()
+            for reason in reasons
+        ][:_MAX_LISTED]
+
+
+def compiled_graphs() -> int:
+    """Graphs that dynamo has compiled in this process; 0 if it was never loaded."""
+    utils: Any = sys.modules.get("torch._dynamo.utils")
+    return 0 if utils is None else int(utils.counters["stats"]["unique_graphs"])
+
+
+class _Handler(logging.Handler):
+    def __init__(self, messages: list[str]) -> None:
+        super().__init__(logging.DEBUG)
+        self._messages = messages
+        self._last: logging.LogRecord | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # An artifact's logger usually hands its records on to the module's, and both have us.
+        if record is not self._last:
+            self._messages.append(record.getMessage())
+        self._last = record
+
+
+def _cut(places: Places, text: str) -> str:
+    for prefix, short in places.prefixes:
+        text = text.replace(prefix, short)
+    text = text.strip()
+    return text if len(text) <= _MAX_REASON_LENGTH else text[: _MAX_REASON_LENGTH - 1] + "…"

@@ -1,0 +1,165 @@
+"""The passes after the timing: ceilings, profile, sync-debug and gpu_trace."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from typing import Any
+
+from decodeprof.capture import ceilings as ceilings_of
+from decodeprof.capture.calibration import calibrate
+from decodeprof.capture.profiler import Session as ProfileSession
+from decodeprof.capture.scrub import EventCounts, count_events, scrub, write_trace
+from decodeprof.capture.session import Session
+from decodeprof.capture.statistics import lower_median
+from decodeprof.capture.syncs import SyncCollector, gpu_trace, sync_debug
+from decodeprof.capture.timing import steady_samples
+from decodeprof.capture.watch import Counter
+from decodeprof.recording import TRACE_FILE, PassReport, SyncPass
+
+_STEPS = 12
+"""Decode steps in a profile: an eager step makes about 5 MB of trace."""
+_SHORT_STEPS = 36
+"""The same where steps are short or graphs: two periods of a stop check every 16 steps."""
+_SHORT_STEP_NS = 10_000_000
+NO_DEVICE = "the target ran on the CPU alone"
+
+
+def ceilings(session: Session) -> PassReport:
+    """Measure what the device can do."""
+    if not session.on_device:
+        return PassReport(name="ceilings", status="skipped", reason=NO_DEVICE)
+    measured, problems = ceilings_of.measure()
+    session.change(ceilings=measured)
+    status = "partial" if problems else "done"
+    return PassReport(name="ceilings", status=status, reason="; ".join(problems))
+
+
+def profile_steps(session: Session) -> int:
+    """Decode steps to profile: as asked for, or by how long a step is."""
+    if session.job.profile_steps is not None:
+        return session.job.profile_steps
+    timing = session.recording.timing
+    samples = steady_samples(timing.runs) if timing is not None else []
+    short = bool(samples) and session.steps > 0 and lower_median(samples) < _SHORT_STEP_NS
+    return _SHORT_STEPS if short or session.replays_graphs else _STEPS
+
+
+def fewer_tokens(session: Session, steps: int) -> dict[str, int] | None:
+    """The argument that makes a call of so many decode steps; None: the whole call is needed."""
+    tokens = session.recording.target.new_tokens
+    surplus = session.steps - 1 - steps
+    if not session.varies or session.token_parameter is None or tokens is None or surplus <= 0:
+        return None
+    return {session.token_parameter: tokens - surplus}
+
+
+def profile(session: Session) -> PassReport:
+    """Record a few steps with torch.profiler."""
+    own = session.watches.profilers.places
+    if own:
+        site = session.places.site(own[0])
+        reason = (
+            f"the target runs torch.profiler itself ({site.file}:{site.line} {site.function}), "
+            "and only one profiler can run in a process; record without it, or read its own "
+            "trace with `decodeprof analyze`"
+        )
+        return PassReport(name="profile", status="failed", reason=reason)
+    if session.on_device and session.recording.ceilings is not None:
+        calibrated = calibrate(session.watches.profilers, session.recording.ceilings)
+        session.change(ceilings=calibrated)
+    steps = profile_steps(session)
+    override = fewer_tokens(session, steps)
+    profiled = ProfileSession(
+        session.watches.profilers,
+        on_device=session.on_device,
+        all_threads=session.other_threads,
+        max_steps=steps if session.steps else None,
+    )
+    profiled.begin()
+    try:
+        session.call(profiled, override=override, around=profiled.call())
+    finally:
+        profiled.end_profile()
+    session.channel.progress("profile", "writing the trace")
+    counts = write_scrubbed(session, profiled.exported(), file=TRACE_FILE)
+    boundaries = max(0, profiled.boundaries - 1)
+    reason = completeness(counts, on_device=session.on_device)
+    if profiled.stopped_early or override is not None:
+        reason = "; ".join(filter(None, [f"the first {boundaries} decode steps", reason]))
+    incomplete = session.on_device and not counts.kernels
+    status = "partial" if incomplete else "done"
+    session.no_gpu_activity = session.on_device and not (counts.kernels or counts.launches)
+    tokens = next(iter(override.values())) if override else session.recording.target.new_tokens
+    return PassReport(name="profile", status=status, reason=reason, new_tokens=tokens)
+
+
+def write_scrubbed(session: Session, trace: bytes, *, file: str) -> EventCounts:
+    """Write a trace without what tells of the machine; what it holds."""
+    counts = count_events(trace)
+    names = [socket.gethostname(), _user()]
+    scrubbed = scrub(trace, prefixes=session.places.prefixes, names=names)
+    write_trace(session.out / file, scrubbed)
+    return counts
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""  # A container's user may have no name.
+
+
+def completeness(counts: EventCounts, *, on_device: bool) -> str:
+    """What a trace lacks, and why."""
+    if not on_device:
+        return f"CPU operators only: {NO_DEVICE}"
+    if counts.kernels:
+        return ""
+    if counts.launches:
+        return (
+            f"{counts.launches:,} launches but no kernels: the profiler's GPU library (CUPTI) "
+            "did not deliver; `decodeprof doctor` says more"
+        )
+    return "no GPU activity: this process launched nothing while the target ran"
+
+
+def sync_debug_pass(session: Session) -> PassReport:
+    """Find synchronising operations by torch's sync-debug mode."""
+    if not session.on_device:
+        return PassReport(name="sync_debug", status="skipped", reason=NO_DEVICE)
+    counter = Counter()
+    collector = SyncCollector(lambda: counter.step)
+    with sync_debug(collector):
+        override = _call_noting(session, collector, counter)
+    session.change(sync_debug=_result(session, collector, counter))
+    return PassReport(name="sync_debug", status="done", new_tokens=_tokens(session, override))
+
+
+def gpu_trace_pass(session: Session) -> PassReport:
+    """Find synchronisations by torch's own callbacks before each of them."""
+    if not session.on_device:
+        return PassReport(name="gpu_trace", status="skipped", reason=NO_DEVICE)
+    counter = Counter()
+    collector = SyncCollector(lambda: counter.step)
+    gpu_trace(collector)
+    override = _call_noting(session, collector, counter)
+    session.change(gpu_trace=_result(session, collector, counter))
+    return PassReport(name="gpu_trace", status="done", new_tokens=_tokens(session, override))
+
+
+def _call_noting(
+    session: Session, collector: SyncCollector, counter: Counter
+) -> dict[str, Any] | None:
+    # As many steps as in the profile, so that the two can be laid side by side.
+    override = fewer_tokens(session, profile_steps(session))
+    session.call(counter, override=override, around=collector.noting())
+    return override
+
+
+def _result(session: Session, collector: SyncCollector, counter: Counter) -> SyncPass:
+    return collector.result(session.places, boundaries=counter.boundaries)
+
+
+def _tokens(session: Session, override: dict[str, Any] | None) -> int | None:
+    return next(iter(override.values())) if override else session.recording.target.new_tokens

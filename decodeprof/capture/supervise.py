@@ -1,0 +1,207 @@
+"""How is a recording made, and what is left of it when the target misbehaves?
+
+`record` runs the target in a child process of its own group and watches over it: a crash, an
+endless loop, Ctrl-C or `os._exit` ends in a plain message, and what had been recorded is kept.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from decodeprof.capture.arguments import parse_arguments
+from decodeprof.capture.directory import prepare
+from decodeprof.capture.job import Failed, Job, Order, Progress, RecordingStopped
+from decodeprof.capture.places import Frame, Places
+from decodeprof.capture.process import Outcome, run_child
+from decodeprof.capture.target import Spec, parse_spec
+from decodeprof.errors import InputError, UsageError
+from decodeprof.recording import (
+    RECORDING_FILE,
+    PassReport,
+    Recording,
+    read_recording,
+    write_recording,
+)
+
+_FEWEST_SECONDS = 10.0
+"""What is left of the time limit for the first-call process, at least."""
+_USEFUL = ("done", "partial")
+
+
+def record(job: Job, *, out: Path, progress: Callable[[Progress], None]) -> Path:
+    """Run a target and record it.
+
+    The target's own output, on stdout as on stderr, goes to our stderr.
+
+    Args:
+        job: what to run.
+        out: the recording's directory, which must not exist yet unless it is empty.
+        progress: told where the recording stands.
+
+    Returns:
+        `out`, which then holds a whole recording.
+
+    Raises:
+        UsageError: the target, an argument, the device or `out` is wrong; nothing was run, or
+            nothing but the script's import and its set-up function.
+        RecordingStopped: the target failed, hung, left, or was interrupted; its `directory` holds
+            what had been recorded, if anything was.
+    """
+    spec = parse_spec(job.target)
+    parse_arguments(job.args)
+    _check_device(job.device)
+    created = prepare(out)
+    begin = time.monotonic()
+    order = Order(job=job, out=str(out.resolve()))
+    try:
+        outcome = run_child(order, limit_s=job.timeout_s, progress=progress)
+        if outcome.finished is None:
+            raise _stopped(outcome, job, spec, out)
+        _note_processes(outcome, out)
+        if outcome.finished.graphs_captured_in is not None:
+            left_s = max(_FEWEST_SECONDS, job.timeout_s - (time.monotonic() - begin))
+            _record_first_call(order, outcome.finished.graphs_captured_in, left_s, out, progress)
+    finally:
+        _discard_if_empty(out, created=created)
+    return out
+
+
+def _check_device(device: str | None) -> None:
+    kind, _, index = (device or "cpu").partition(":")
+    if kind not in ("cpu", "cuda") or (index and not index.isdigit()) or (device == "cpu:"):
+        raise UsageError(
+            f"`{device}` is no device", hint="write `cpu`, `cuda`, or `cuda:1` for the second GPU"
+        )
+
+
+def _stopped(outcome: Outcome, job: Job, spec: Spec, out: Path) -> Exception:
+    """The error for a child that did not finish; what it had recorded is completed and kept."""
+    failed = outcome.failed
+    if failed is not None and failed.asked_wrongly:
+        return UsageError(failed.what, why=failed.why, hint=failed.hint)
+    told = failed if failed is not None and outcome.ended_by != "timeout" else None
+    told = told or _ending(outcome, job, spec)
+    kept = _complete(outcome, told, out)
+    if kept:
+        why = f"{told.why}\nkept in `{out}`: {', '.join(kept)}".strip()
+        hint = told.hint or f"what was recorded: `decodeprof analyze {out}`"
+        return RecordingStopped(told.what, why=why, hint=hint, directory=out)
+    return RecordingStopped(told.what, why=told.why, hint=told.hint)
+
+
+def _ending(outcome: Outcome, job: Job, spec: Spec) -> Failed:
+    """In words, how a child ended that could not say so itself."""
+    where = "\n".join(_user_stack(outcome.stack, spec))
+    during = "while loading" if outcome.last_pass == "load" else f"in the {outcome.last_pass} pass"
+    if outcome.ended_by == "timeout":
+        return Failed(
+            what=f"the target did not finish within {job.timeout_s:g} s",
+            why=f"it was stopped {during}\n{where}".strip(),
+            hint="give it more time with `--timeout`, or make fewer tokens",
+        )
+    if outcome.ended_by == "interrupt":
+        return Failed(what=f"stopped by Ctrl-C {during}", why=where)
+    if outcome.returncode < 0:
+        return _killed(signal.Signals(-outcome.returncode), during=during, where=where)
+    return Failed(
+        what=f"the target ended its process {during}",
+        why=f"exit code {outcome.returncode}, without an exception\n{where}".strip(),
+        hint="remove the call of `os._exit`, if it is the script's",
+    )
+
+
+def _killed(number: signal.Signals, *, during: str, where: str) -> Failed:
+    hints = {
+        signal.SIGKILL: "the system kills the largest process when memory runs out: lower the "
+        "batch, the length or the model's size",
+        signal.SIGSEGV: "a native extension crashed; the target's own output above may say more",
+        signal.SIGABRT: "a native library gave up; the target's own output above may say why",
+    }
+    return Failed(
+        what=f"the target's process was ended by {number.name} {during}",
+        why=where or (signal.strsignal(number) or ""),
+        hint=hints.get(number, ""),
+    )
+
+
+def _user_stack(stack: list[Frame], spec: Spec) -> list[str]:
+    """The frames that matter of a stack, innermost last, as the fault handler saw it."""
+    folder = spec.path.resolve().parent if spec.path is not None else Path.cwd()
+    places = Places(str(folder))
+    own = str(Path(__file__).parent)
+    shown = [frame for frame in stack if not frame.file.startswith(own)]
+    users = [frame for frame in shown if not places.is_package(frame.file)]
+    if shown and shown[0] not in users:
+        users = [shown[0], *users]
+    return [places.shown(frame) for frame in reversed(users)]
+
+
+def _complete(outcome: Outcome, told: Failed, out: Path) -> list[str]:
+    """Note in what was recorded how the pass under way ended; the passes that are of use."""
+    try:
+        recording = read_recording(out)
+    except InputError:
+        return []
+    known = {report.name for report in recording.passes}
+    if outcome.last_pass not in known:
+        reason = f"{told.what}\n{told.why}".strip()
+        report = PassReport(name=outcome.last_pass, status="failed", reason=reason)
+        recording = _with_pass(recording, report)
+        write_recording(out, recording)
+    return [report.name for report in recording.passes if report.status in _USEFUL]
+
+
+def _with_pass(recording: Recording, report: PassReport) -> Recording:
+    return msgspec.structs.replace(recording, passes=[*recording.passes, report])
+
+
+def _note_processes(outcome: Outcome, out: Path) -> None:
+    """Say that a process which the target started had the GPU open, where ours did nothing."""
+    assert outcome.finished is not None
+    recording = read_recording(out)
+    idle = outcome.finished.no_gpu_activity or recording.device is None
+    if not idle or not outcome.holders:
+        return
+    named = ", ".join(f"`{holder.command}` (pid {holder.pid})" for holder in outcome.holders)
+    text = (
+        f"this process ran nothing on the GPU, but one that the target started had it open: "
+        f"{named}; only the target's own process is recorded. Name a function that runs there, "
+        "or let the engine work in its own process, or record with `--nsys`"
+    )
+    write_recording(out, msgspec.structs.replace(recording, caveats=[*recording.caveats, text]))
+
+
+def _record_first_call(
+    order: Order, phase: str, limit_s: float, out: Path, progress: Callable[[Progress], None]
+) -> None:
+    """Profile the first call in a process of its own; the recording says how that went."""
+    begin = time.monotonic()
+    progress(Progress(pass_name="first_call", text="loading again"))
+    first = msgspec.structs.replace(order, mode="first_call", profile_from=phase)
+    outcome = run_child(first, limit_s=limit_s, progress=progress)
+    if outcome.finished is not None:
+        report = PassReport(name="first_call", status="done")
+    else:
+        told = outcome.failed or _ending(outcome, order.job, parse_spec(order.job.target))
+        report = PassReport(name="first_call", status="failed", reason=told.what)
+    report = msgspec.structs.replace(report, seconds=round(time.monotonic() - begin, 3))
+    write_recording(out, _with_pass(read_recording(out), report))
+
+
+def _discard_if_empty(out: Path, *, created: bool) -> None:
+    """Remove a recording in which no pass got anywhere, and the directory if it was made for it."""
+    try:
+        passes = read_recording(out).passes
+    except InputError:
+        passes = []
+    if any(report.status in _USEFUL for report in passes):
+        return
+    (out / RECORDING_FILE).unlink(missing_ok=True)
+    if created:
+        shutil.rmtree(out, ignore_errors=True)

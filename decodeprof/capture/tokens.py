@@ -1,0 +1,176 @@
+"""How many tokens did one call make?
+
+Counted from what it yields or returns. A returned sequence may hold the prompt as well: it does
+when it begins with an argument's values, or when it is exactly as long as the first forward's
+query plus one token for each forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_MAX_COMPARED = 65_536
+"""Values kept of a returned sequence, to compare calls and to find the prompt in it."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Tokens of one call for each sequence of its batch; None: cannot be told."""
+
+    tokens: int | None
+    batch: int | None
+    source: str
+    """yields | returned list | --new-tokens | forwards | unknown."""
+    values: tuple[int, ...] = ()
+    """The first sequence's tokens, where they are numbers."""
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What one call gave back."""
+
+    kind: str
+    """function | generator | coroutine | async_generator."""
+    value: Any = None
+    items: tuple[Any, ...] = ()
+    """What a generator yielded, where it was kept."""
+    yields: int = 0
+
+
+@dataclass(frozen=True)
+class _Rows:
+    rows: tuple[tuple[int, ...], ...]
+
+    @property
+    def length(self) -> int:
+        return max(len(row) for row in self.rows)
+
+
+def count(
+    returned: Returned,
+    *,
+    arguments: Mapping[str, Any],
+    first_query: int | None,
+    forwards: int,
+    stated: int | None,
+) -> Counted:
+    """Count the tokens of a call.
+
+    Args:
+        returned: what it yielded or returned; GPU tensors are copied to the host.
+        arguments: what it was called with, for finding the prompt in what it returned.
+        first_query: query length of the first forward, where one was seen.
+        forwards: outermost forwards and graph replays that were seen.
+        stated: the user's `--new-tokens`.
+    """
+    counted: Counted | None
+    if "generator" in returned.kind:
+        counted = _yielded(returned)
+    else:
+        counted = _returned(returned.value, arguments, first_query, forwards)
+    if stated is not None:
+        seen = counted or Counted(None, None, "unknown")
+        return Counted(stated, seen.batch, "--new-tokens", seen.values)
+    if counted is not None:
+        return counted
+    if forwards:
+        return Counted(forwards, None, "forwards")
+    return Counted(None, None, "unknown")
+
+
+def _yielded(returned: Returned) -> Counted:
+    rows = _as_rows(list(returned.items), flat=True) if returned.items else None
+    batch = 1
+    if returned.items and _is_tensor(returned.items[0]) and returned.items[0].dim() >= 1:
+        batch = int(returned.items[0].shape[0])
+    return Counted(returned.yields, batch, "yields", rows.rows[0] if rows else ())
+
+
+def _returned(
+    value: Any, arguments: Mapping[str, Any], first_query: int | None, forwards: int
+) -> Counted | None:
+    found = _find_rows(value)
+    if found is None or not found.length:
+        return None
+    # As many as the forwards: nothing but new tokens, whatever they happen to begin with.
+    prompt = 0 if found.length == forwards else _prompt_length(found, arguments)
+    if prompt == 0 and first_query and found.length == first_query + forwards:
+        prompt = first_query
+    values = found.rows[0][prompt:]
+    return Counted(found.length - prompt, len(found.rows), "returned list", values)
+
+
+def _find_rows(value: Any) -> _Rows | None:
+    # What `transformers` returns with `return_dict_in_generate`.
+    value = getattr(value, "sequences", value)
+    rows = _as_rows(value, flat=False)
+    if rows is None and isinstance(value, tuple):
+        candidates = (_as_rows(each, flat=False) for each in value)
+        rows = next((each for each in candidates if each is not None), None)
+    if rows is None and isinstance(value, Mapping):
+        candidates = (_as_rows(each, flat=False) for each in value.values())
+        rows = next((each for each in candidates if each is not None), None)
+    return rows
+
+
+def _as_rows(value: Any, *, flat: bool) -> _Rows | None:
+    """Integer sequences as rows: a list, a list of lists, or a tensor of one or two dimensions."""
+    if _is_tensor(value):
+        return _tensor_rows(value)
+    if not isinstance(value, list) or not value:
+        return None
+    cells = [_cell(each) for each in value]
+    if all(cell is not None for cell in cells):
+        return _Rows((tuple(cell for cell in cells if cell is not None),))
+    if flat:
+        return None
+    rows = [_as_rows(each, flat=True) for each in value]
+    if any(row is None or len(row.rows) != 1 for row in rows):
+        return None
+    return _Rows(tuple(row.rows[0] for row in rows if row is not None))
+
+
+def _tensor_rows(value: Any) -> _Rows | None:
+    integer = not value.is_floating_point() and not value.is_complex()
+    if not integer or value.dim() not in (1, 2) or "bool" in str(value.dtype):
+        return None
+    if value.numel() > _MAX_COMPARED:
+        # Too many to compare: their number is all that is needed.
+        rows = 1 if value.dim() == 1 else int(value.shape[0])
+        return _Rows(((0,) * int(value.shape[-1]),) * rows)
+    listed = value.tolist()
+    return _Rows((tuple(listed),) if value.dim() == 1 else tuple(map(tuple, listed)))
+
+
+def _cell(value: Any) -> int | None:
+    """One token: an int, or an integer tensor whose first element stands for the batch."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if _is_tensor(value) and value.dim() <= 2 and value.numel() >= 1:
+        if value.is_floating_point() or value.is_complex() or "bool" in str(value.dtype):
+            return None
+        # A list of whole rows is no list of tokens.
+        if value.dim() == 1 and value.numel() > 1:
+            return None
+        return int(value.reshape(-1)[0])
+    return None
+
+
+def _prompt_length(found: _Rows, arguments: Mapping[str, Any]) -> int:
+    """Length of the longest argument that the returned sequences begin with."""
+    longest = 0
+    for value in arguments.values():
+        values = value.get("input_ids") if isinstance(value, Mapping) else value
+        prompt = _as_rows(values, flat=False)
+        if prompt is None or prompt.length >= found.length:
+            continue
+        first = prompt.rows[0]
+        if found.rows[0][: len(first)] == first:
+            longest = max(longest, prompt.length)
+    return longest
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "is_floating_point") and hasattr(value, "dim")
