@@ -8,6 +8,8 @@ every later stage.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -56,15 +58,17 @@ class StaticKVCache:
     happened to lie in fresh memory is NaN.
 
     Attributes:
-        keys, values: ``[layers, rows, kv_heads, capacity, head_dim]``.
+        keys, values: for each layer ``[rows, kv_heads, capacity, head_dim]``, each its own
+            allocation: torch.compile treats two written views of one allocation as one input.
         slot_positions: 0 … capacity − 1.
     """
 
-    def __init__(self, keys: Tensor, values: Tensor, slot_positions: Tensor) -> None:
-        self.keys = keys
-        self.values = values
+    def __init__(
+        self, keys: Sequence[Tensor], values: Sequence[Tensor], slot_positions: Tensor
+    ) -> None:
+        self.keys = tuple(keys)
+        self.values = tuple(values)
         self.slot_positions = slot_positions
-        self._layers = [(keys[layer], values[layer]) for layer in range(keys.shape[0])]
 
     @classmethod
     def zeros(
@@ -77,27 +81,29 @@ class StaticKVCache:
         dtype: torch.dtype,
     ) -> StaticKVCache:
         """An empty cache for this many requests of up to `capacity` tokens each."""
-        shape = (config.layers, rows, config.kv_heads, capacity, config.head_dim)
-        return cls(
-            torch.zeros(shape, device=device, dtype=dtype),
-            torch.zeros(shape, device=device, dtype=dtype),
-            torch.arange(capacity, device=device),
-        )
+        shape = (rows, config.kv_heads, capacity, config.head_dim)
+
+        def empty_slots() -> list[Tensor]:
+            return [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.layers)]
+
+        return cls(empty_slots(), empty_slots(), torch.arange(capacity, device=device))
 
     @property
     def rows(self) -> int:
         """Requests that fit."""
-        return self.keys.shape[1]
+        return self.keys[0].shape[0]
 
     @property
     def capacity(self) -> int:
         """Tokens that a row can hold."""
-        return self.keys.shape[3]
+        return self.keys[0].shape[2]
 
     def slice(self, start: int, stop: int) -> StaticKVCache:
         """The same memory seen as these rows alone: a live batch, or one request's slot."""
         return StaticKVCache(
-            self.keys[:, start:stop], self.values[:, start:stop], self.slot_positions
+            [keys[start:stop] for keys in self.keys],
+            [values[start:stop] for values in self.values],
+            self.slot_positions,
         )
 
     def key_positions(self, query_length: int) -> Tensor:
@@ -105,24 +111,19 @@ class StaticKVCache:
         del query_length
         return self.slot_positions
 
-    def layer(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of one layer, ``[rows, kv_heads, capacity, head_dim]``."""
-        return self._layers[layer]
-
     def write(self, layer: int, keys: Tensor, values: Tensor, positions: Tensor) -> None:
         """Scatter ``[rows, kv_heads, queries, head_dim]`` to each row's `positions`."""
         index = positions[:, None, :, None].expand_as(keys)
-        own_keys, own_values = self._layers[layer]
-        own_keys.scatter_(2, index, keys)
-        own_values.scatter_(2, index, values)
+        self.keys[layer].scatter_(2, index, keys)
+        self.values[layer].scatter_(2, index, values)
+
+    def read(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
+        """All keys and values of a layer, and the position of every slot."""
+        return self.keys[layer], self.values[layer], self.slot_positions
 
     def update(
         self, layer: int, keys: Tensor, values: Tensor, positions: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Write, then return the whole capacity."""
         self.write(layer, keys, values, positions)
-        return self._layers[layer]
-
-    def read(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
-        """All keys and values of a layer, and the position of every slot."""
-        return (*self._layers[layer], self.slot_positions)
+        return self.keys[layer], self.values[layer]
