@@ -1,0 +1,252 @@
+"""What would a program look like without its waits, with a faster host, or captured in graphs?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from decodeprof.analysis.replay.delays import TYPICAL_NODE_GAP_NS, TYPICAL_QUEUED_NS, Delays
+from decodeprof.analysis.replay.program import LAUNCH, Events, Program
+from decodeprof.analysis.replay.waits import WAIT
+from decodeprof.model.trace import I64, NONE, Bool
+
+# What one launch call of an instantiated graph takes on the host where nobody measured it.
+TYPICAL_GRAPH_LAUNCH_NS = 10_000
+# Mean gaps beyond this are not the device's own step from node to node: branches wait there.
+LARGEST_NODE_GAP_NS = 5_000
+# A piece of this little of a step's activities is captured together with its neighbour: nobody
+# makes a graph of the two copies that precede a step.
+SMALL_PIECE_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class GraphCosts:
+    """What a captured step pays besides its activities, in ns."""
+
+    node_gap_ns: int
+    source: str
+    """ceilings | trace | typical: how the node gap is known; the last is modelled."""
+    launch_ns: int
+    """Host time of one graph launch."""
+    lag_ns: int
+    """From the launch call's end to the first node, on an idle device."""
+    queued_ns: int
+    """Gap before a graph that was queued."""
+
+
+def graph_costs(
+    delays: Delays, *, measured_gap_ns: int | None, measured_launch_ns: int | None
+) -> GraphCosts:
+    """The costs from the device's ceilings, else from graph launches in this trace, else typical.
+
+    Args:
+        delays: what was learnt from the recording.
+        measured_gap_ns: the node gap among the recording's ceilings.
+        measured_launch_ns: the host time of a graph launch among them.
+    """
+    gap, source = TYPICAL_NODE_GAP_NS, "typical"
+    if measured_gap_ns is not None:
+        gap, source = measured_gap_ns, "ceilings"
+    elif delays.node_gap_source == "measured" and 0 <= delays.node_gap_ns <= LARGEST_NODE_GAP_NS:
+        gap, source = delays.node_gap_ns, "trace"
+    return GraphCosts(
+        node_gap_ns=gap,
+        source=source,
+        launch_ns=TYPICAL_GRAPH_LAUNCH_NS if measured_launch_ns is None else measured_launch_ns,
+        lag_ns=max(delays.tail_ns["kernel"], 0),
+        queued_ns=min(delays.queued_ns["graph"], 2 * TYPICAL_QUEUED_NS["graph"]),
+    )
+
+
+def scaled(program: Program, factor: float) -> Program:
+    """The same with all host work multiplied; waits, latencies and activities stay."""
+    events = program.events
+    # Rounded on the running total, so that a thousand small parts lose nothing together.
+    return replace(
+        program,
+        events=replace(
+            events,
+            work_ns=_scaled(events.work_ns, factor),
+            python_ns=_scaled(events.python_ns, factor),
+            submit_ns=np.rint(events.submit_ns * factor).astype(np.int64),
+        ),
+        tail_ns=round(program.tail_ns * factor),
+        tail_python_ns=round(program.tail_python_ns * factor),
+    )
+
+
+def _scaled(work: I64, factor: float) -> I64:
+    totals: I64 = np.rint(np.cumsum(work) * factor).astype(np.int64)
+    return np.diff(totals, prepend=np.int64(0))
+
+
+def without_waits(program: Program, chosen: Bool | None = None) -> Program:
+    """The same with some waits, or all of them, taking no time.
+
+    Args:
+        program: the program.
+        chosen: for each event, whether to remove it if it is a wait; None: all waits.
+    """
+    waits = np.asarray(program.events.op == WAIT)
+    return program.with_events(~(waits if chosen is None else waits & chosen))
+
+
+def without_host(program: Program) -> Program:
+    """The device alone: no host work, no waits; queued activities one after the other."""
+    return scaled(without_waits(program), 0.0)
+
+
+def last_wait(program: Program) -> Bool:
+    """The one wait that a whole-step graph leaves: the one behind most of the period's work.
+
+    A graph cannot hold a wait. Those at the step's begin (tensors built on the host) have no place
+    in a captured step; the one that reads the token after it may stay.
+    """
+    events = program.events
+    waits = np.flatnonzero(events.op == WAIT)
+    kept = np.zeros(len(events), bool)
+    if not len(waits):
+        return kept
+    done = np.cumsum(program.block_ns())
+    spent = np.diff(done[waits], prepend=done[waits[-1]] - done[-1])
+    if program.steps == 1:
+        kept[waits[int(spent.argmax())]] = True
+        return kept
+    for step in np.unique(events.step[waits]):
+        mine = np.flatnonzero(events.step[waits] == step)
+        kept[waits[mine[int(spent[mine].argmax())]]] = True
+    return kept
+
+
+def as_graphs(program: Program, kept: Bool, costs: GraphCosts) -> Program:
+    """The same with one graph launch for each piece of a step between the waits that are kept.
+
+    Inside a piece the launches, their dispatch and the Python between them are gone. Outside stay
+    the kept waits, and the Python between a wait, or a step's end, and the next piece.
+
+    Args:
+        program: the program, its host work already in the time that is wanted.
+        kept: for each event, whether it is a wait that stays.
+        costs: what graphs cost.
+    """
+    program, kept = _rotated(program, kept & (program.events.op == WAIT))
+    events = program.events
+    piece = _pieces(program, kept)
+    work, python = events.work_ns.tolist(), events.python_ns.tolist()
+    rows: list[tuple[int, int, int]] = []
+    """(event, work before it, piece or -1)."""
+    current, outside, launched = NONE, 0, 0
+    for index in range(len(events)):
+        if kept[index]:
+            # The read of a token: its own dispatch stays, as does the launch call before it.
+            rows.append((index, work[index] + launched, NONE))
+            current, outside, launched = NONE, 0, 0
+        elif piece[index] == NONE:
+            outside += python[index] if current == NONE else 0
+        elif piece[index] != current:
+            current = int(piece[index])
+            rows.append((index, outside + python[index] + launched, current))
+            outside, launched = 0, costs.launch_ns
+    return _graphed(program, rows, piece, costs=costs, tail_ns=launched + program.tail_python_ns)
+
+
+def _rotated(program: Program, kept: Bool) -> tuple[Program, Bool]:
+    """Begin the period behind its last kept wait: what follows it belongs to the next piece."""
+    where = np.flatnonzero(kept)
+    if not len(where) or where[-1] == len(kept) - 1:
+        return program, kept
+    order = np.r_[np.arange(where[-1] + 1, len(kept)), np.arange(where[-1] + 1)]
+    events = program.events.take(order)
+    work, python = events.work_ns.copy(), events.python_ns.copy()
+    begins = len(kept) - int(where[-1]) - 1
+    work[begins] += program.tail_ns
+    python[begins] += program.tail_python_ns
+    return (
+        replace(
+            program,
+            events=replace(events, work_ns=work, python_ns=python),
+            tail_ns=0,
+            tail_python_ns=0,
+        ),
+        kept[order],
+    )
+
+
+def _pieces(program: Program, kept: Bool) -> I64:
+    """Number of the piece that captures each launch; -1 for other events."""
+    events = program.events
+    launches = events.is_launch & (events.count > 0)
+    after: I64 = np.cumsum(kept) - kept
+    # Where every step has its wait, the waits part the steps; else their own begins do.
+    by_step = int(kept.sum()) < program.steps
+    step = events.step if by_step else np.zeros_like(events.step)
+    key = after * (program.steps + 2) + step
+    pieces = np.full(len(events), NONE, np.int64)
+    rows = np.flatnonzero(launches)
+    if not len(rows):
+        return pieces
+    number = np.cumsum(np.diff(key[rows], prepend=key[rows][0]) != 0)
+    sizes = np.bincount(number, weights=events.count[rows])
+    small = SMALL_PIECE_SHARE * program.activities / max(program.steps, 1)
+    group: I64 = after[rows][np.r_[0, np.flatnonzero(np.diff(number)) + 1]]
+    merged = np.arange(len(sizes))
+    for index in range(1, len(sizes)):
+        # Only across a step's begin: nothing is captured across a wait.
+        if group[index] == group[index - 1] and min(sizes[index - 1], sizes[index]) < small:
+            merged[index] = merged[index - 1]
+    pieces[rows] = merged[number]
+    return pieces
+
+
+def _graphed(
+    program: Program,
+    rows: list[tuple[int, int, int]],
+    piece: I64,
+    *,
+    costs: GraphCosts,
+    tail_ns: int,
+) -> Program:
+    events = program.events
+    durations: list[I64] = []
+    activities: list[I64] = []
+    first, count = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    for at, (_, _, number) in enumerate(rows):
+        if number == NONE:
+            continue
+        parts = [
+            np.arange(events.first[i], events.first[i] + events.count[i])
+            for i in np.flatnonzero(piece == number)
+        ]
+        chosen = np.concatenate(parts)
+        first[at], count[at] = sum(map(len, durations)), len(chosen)
+        durations.append(program.duration_ns[chosen])
+        activities.append(program.activity[chosen])
+    index = np.array([row[0] for row in rows], np.int64)
+    graph = np.array([row[2] != NONE for row in rows], bool)
+    old = events.take(index)
+    nothing = np.zeros(0, np.int64)
+    return replace(
+        program,
+        events=Events(
+            op=np.where(graph, LAUNCH, old.op).astype(np.int8),
+            work_ns=np.array([row[1] for row in rows], np.int64),
+            python_ns=np.zeros(len(rows), np.int64),
+            call=np.where(graph, NONE, old.call),
+            # A captured step is one graph; its branches join before the next launch.
+            stream=np.where(graph, 0, NONE).astype(np.int32),
+            slot=np.full(len(rows), NONE, np.int32),
+            submit_ns=np.where(graph, costs.launch_ns, 0),
+            lag_ns=np.where(graph, costs.lag_ns, old.lag_ns),
+            least_ns=old.least_ns,
+            queued_ns=np.where(graph, costs.queued_ns, 0),
+            first=first,
+            count=count,
+            step=old.step,
+        ),
+        tail_ns=tail_ns,
+        tail_python_ns=0,
+        duration_ns=np.concatenate([nothing, *durations]),
+        activity=np.concatenate([nothing, *activities]),
+        node_gap_ns=costs.node_gap_ns,
+    )

@@ -1,0 +1,132 @@
+"""Which kernels could become one, and how long would that one take?
+
+Between matrix and attention kernels stand chains of elementwise, reduction and similar kernels. A
+compiler or a hand-written kernel makes one of each chain, save that every further reduction begins
+a kernel of its own: a fused kernel makes one pass over its rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from decodeprof.analysis.families import family
+from decodeprof.analysis.replay.program import Program
+from decodeprof.model.trace import I8, I64, NONE, ActivityKind, Trace
+
+_REDUCTIONS = frozenset({"norm", "softmax", "reduction"})
+_POINTWISE = frozenset({"elementwise", "concatenate", "gather and scatter", "fused by a compiler"})
+ALONE, POINTWISE, REDUCTION = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that activities move, where they are known."""
+
+    bytes: I64
+    """Row-aligned with `Trace.device`; -1: unknown."""
+    bytes_per_s: float
+
+
+def roles(trace: Trace, program: Program) -> I8:
+    """For each activity: ALONE, or how it can be part of a fused kernel."""
+    found = np.zeros(program.activities, np.int8)
+    by_name: dict[int, int] = {}
+    for at, row in enumerate(program.activity.tolist()):
+        if row == NONE or trace.device.kind[row] != ActivityKind.KERNEL:
+            continue
+        name = int(trace.device.name[row])
+        if name not in by_name:
+            group = family(trace.names[name])
+            by_name[name] = (
+                REDUCTION if group in _REDUCTIONS else POINTWISE if group in _POINTWISE else ALONE
+            )
+        found[at] = by_name[name]
+    return found
+
+
+def chains(program: Program, role: I8) -> I64:
+    """For each activity the index of the fused activity that it becomes part of, from 0."""
+    events = program.events
+    chain = np.zeros(program.activities, np.int64)
+    roles_ = role.tolist()
+    number, open_on, reduced = -1, NONE, False
+    rows = zip(
+        events.is_launch.tolist(),
+        events.stream.tolist(),
+        events.first.tolist(),
+        events.count.tolist(),
+        events.step.tolist(),
+        strict=True,
+    )
+    at_step = NONE
+    for launches, stream, first, count, step in rows:
+        if not launches or step != at_step:
+            open_on, at_step = NONE, step
+        if not launches:
+            continue
+        for at in range(first, first + count):
+            what = roles_[at]
+            joins = what != ALONE and open_on == stream and not (what == REDUCTION and reduced)
+            if not joins:
+                number += 1
+                reduced = False
+            reduced = reduced or what == REDUCTION
+            open_on = stream if what != ALONE else NONE
+            chain[at] = number
+    return chain
+
+
+def fused(program: Program, role: I8, traffic: Traffic | None = None) -> Program:
+    """The same with each chain as one activity, launched by the chain's first launch.
+
+    The fused kernel takes what its longest part took; where the bytes of all parts are known, it
+    moves those of its largest part at the given bandwidth, after the smallest fixed cost among the
+    parts, and the smaller of the two counts.
+    """
+    chain = chains(program, role)
+    if not len(chain):
+        return program
+    begins = np.flatnonzero(np.diff(chain, prepend=-1))
+    duration = np.maximum.reduceat(program.duration_ns, begins)
+    if traffic is not None:
+        duration = np.minimum(duration, _by_traffic(program, begins, traffic))
+    events = program.events
+    is_begin = np.zeros(len(chain) + 1, np.int64)
+    is_begin[begins] = 1
+    before = np.r_[0, np.cumsum(is_begin[:-1])]
+    begun = before[events.first + events.count] - before[events.first]
+    count = np.where(events.count > 0, begun, 0)
+    kept = ~(events.is_launch & (events.count > 0) & (count == 0))
+    # A graph's launch costs the host the less the fewer nodes it has.
+    lost = events.submit_ns * (events.count - count) // np.maximum(events.count, 1)
+    lost[events.count <= 1] = 0
+    work = np.maximum(events.work_ns - np.r_[0, lost[:-1]], 0)
+    changed = replace(
+        events,
+        first=before[events.first],
+        count=count,
+        submit_ns=events.submit_ns - lost,
+        work_ns=work,
+        python_ns=np.minimum(events.python_ns, work),
+    )
+    # The work of launches that are gone goes with them: it was their dispatch.
+    return replace(
+        program,
+        events=changed.take(kept),
+        tail_ns=max(program.tail_ns - int(lost[-1]), 0),
+        duration_ns=duration,
+        activity=program.activity[begins],
+    )
+
+
+def _by_traffic(program: Program, begins: I64, traffic: Traffic) -> I64:
+    known = program.activity != NONE
+    size = np.where(known, traffic.bytes[np.where(known, program.activity, 0)], NONE)
+    moving = size / traffic.bytes_per_s * 1e9
+    fixed = np.minimum.reduceat(np.maximum(program.duration_ns - moving, 0), begins)
+    all_known = np.minimum.reduceat(size, begins) >= 0
+    far = np.iinfo(np.int64).max
+    time = np.rint(fixed + np.maximum.reduceat(moving, begins)).astype(np.int64)
+    return np.where(all_known, time, far)
