@@ -204,9 +204,7 @@ class TraceBuilder:
         done = [self._run(first, ns, latency="graph")]
         for node, (name, ns) in enumerate(rest, start=1):
             start = done[-1].end_ns + gap_ns
-            later = replace(
-                done[-1], start_ns=start, end_ns=start + ns, name=name, node=node, first=False
-            )
+            later = replace(done[-1], start_ns=start, end_ns=start + ns, name=name, node=node)
             done.append(later)
         self.activities += done[1:]
         self.free_ns[(0, stream)] = done[-1].end_ns

@@ -44,8 +44,6 @@ class Activity:
     call: Call | None = None
     arrival_ns: int | None = None
     """Launch call's start + latency floor; None: no launch was recorded."""
-    first: bool = True
-    """The first activity of its launch."""
     waited: bool = False
     """A stream wait stands between its launch and its stream's previous one."""
     bytes: int = -1
@@ -86,7 +84,7 @@ class Gap:
     end_ns: int
     causes_ns: dict[str, int]
     opened_by_ns: int | None
-    """Start of the blocking call in which the device drained."""
+    """Start of the launching thread's blocking call in which the device drained."""
 
 
 @dataclass(frozen=True)
@@ -147,17 +145,27 @@ class Scenario:
         if by.call is None or by.arrival_ns is None:
             causes["unknown"] = end - start
             return Gap(start, end, causes, None)
-        if not by.first or by.arrival_ns <= start:
-            causes["dependency" if by.first and by.waited else "device"] = end - start
+        # The launch's first activity ended the gap, or lies in it and has no length.
+        first = start <= min(a.start_ns for a in self.activities if a.call is by.call)
+        if not first or by.arrival_ns <= start:
+            causes["dependency" if first and by.waited else "device"] = end - start
             return Gap(start, end, causes, None)
         floor = by.arrival_ns - by.call.start_ns
         until = min(by.arrival_ns, end)
         for a, b, state in self.states[by.call.thread]:
-            causes[state] += max(0, min(b, until - floor) - max(a, start - floor))
+            # A recording without ops cannot tell Python from the framework.
+            known = "unknown" if state == "python" and not self.ops else state
+            causes[known] += max(0, min(b, until - floor) - max(a, start - floor))
         rest = end - until
         causes["launch"] += min(rest, max(LATE_START_NS, by.call.end_ns - until))
-        causes["unknown"] = end - start - sum(causes.values())
-        opened = [c.start_ns for c in self.calls if c.blocks and c.start_ns <= start <= c.end_ns]
+        causes["unknown"] += end - start - sum(causes.values())
+        opened = [
+            call.start_ns
+            for call in self.calls
+            if call.blocks
+            and call.thread == by.call.thread
+            and call.start_ns <= start <= call.end_ns
+        ]
         return Gap(start, end, causes, max(opened, default=None))
 
     def causes_ns(self, device: int = 0) -> dict[str, int]:

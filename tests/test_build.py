@@ -7,7 +7,8 @@ from tests.scenarios import decode_loop
 def test_a_late_launch_a_queued_one_and_a_wait() -> None:
     b = TraceBuilder()
     b.work(1_000)
-    b.launch("a", 10_000, call_ns=2_000)  # call 1,000; arrives 6,000; runs to 16,000
+    with b.op("aten::mm", before_ns=0, after_ns=0):
+        b.launch("a", 10_000, call_ns=2_000)  # call 1,000; arrives 6,000; runs to 16,000
     b.launch("b", 3_000, call_ns=2_000)  # call 3,000; arrives 8,000; runs 16,000 to 19,000
     b.sync(return_ns=500)  # call 5,000 to 19,500
     b.work(700)

@@ -91,7 +91,7 @@ def find_gaps(trace: Trace, device: int, *, launches: Launches, floors: LatencyF
         known & (table.start_ns[first_of_call[call]] >= starts) if len(trace.calls) else known
     )
     queued = known & (~is_first | (arrival <= starts))
-    waits = _waited_for_another_stream(trace, ended_by)
+    waits = _waited_for_another_stream(trace, ended_by, device=device)
     causes[:, _CAUSE["unknown"]] = np.where(known, 0, length)
     causes[:, _CAUSE["dependency"]] = np.where(queued & is_first & waits, length, 0)
     causes[:, _CAUSE["device"]] = np.where(queued & ~(is_first & waits), length, 0)
@@ -120,7 +120,7 @@ def find_gaps(trace: Trace, device: int, *, launches: Launches, floors: LatencyF
         end_ns=ends,
         ended_by=ended_by,
         causes_ns=causes,
-        opened_by=_opened_by(trace, starts, late),
+        opened_by=_opened_by(trace, starts, late, ended_by),
         busy=busy,
     )
 
@@ -140,7 +140,7 @@ def _ended_by(trace: Trace, mine: I64, ends: I64) -> I64:
 
 
 def _waited_for_another_stream(
-    trace: Trace, ended_by: I64
+    trace: Trace, ended_by: I64, *, device: int
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Whether a stream wait stands between an activity's launch and its stream's previous one.
 
@@ -149,12 +149,14 @@ def _waited_for_another_stream(
     """
     table, calls = trace.device, trace.calls
     waits = np.zeros(len(ended_by), dtype=bool)
-    linked = np.flatnonzero(table.call != NONE)
+    # Streams are numbered on each device anew.
+    linked = np.flatnonzero((table.call != NONE) & (table.device == device))
     if not len(linked) or not len(calls):
         return waits
     launched = calls.start_ns[table.call]
     records = trace.syncs.kind == STREAM_WAIT_KIND
     named = bool(records.any())
+    records &= trace.syncs.device == device
     times = (
         trace.syncs.start_ns[records]
         if named
@@ -178,14 +180,18 @@ def _waited_for_another_stream(
     return waits
 
 
-def _opened_by(trace: Trace, starts: I64, late: I64) -> I64:
-    """For each late gap, the blocking call inside which the device drained."""
+def _opened_by(trace: Trace, starts: I64, late: I64, ended_by: I64) -> I64:
+    """For each late gap, the blocking call of its launching thread in which the device drained."""
     opened = np.full(len(starts), NONE, np.int64)
-    rows = np.flatnonzero(blocking_calls(trace)).astype(np.int64)
-    if not len(rows) or not len(late):
-        return opened
-    at = np.searchsorted(trace.calls.start_ns[rows], starts[late], side="right") - 1
-    call = rows[np.maximum(at, 0)]
-    inside = (at >= 0) & (trace.calls.end_ns[call] >= starts[late])
-    opened[late] = np.where(inside, call, NONE)
+    calls = trace.calls
+    blocking = np.flatnonzero(blocking_calls(trace)).astype(np.int64)
+    launched_on = calls.thread[trace.device.call[ended_by[late]]]
+    # A wait of another thread does not keep this one from filling the queue.
+    for thread in np.unique(launched_on):
+        rows = blocking[calls.thread[blocking] == thread]
+        gaps = late[launched_on == thread]
+        at = np.searchsorted(calls.start_ns[rows], starts[gaps], side="right") - 1
+        gaps, call = gaps[at >= 0], rows[at[at >= 0]]
+        inside = calls.end_ns[call] >= starts[gaps]
+        opened[gaps[inside]] = call[inside]
     return opened

@@ -130,16 +130,22 @@ def _windows(trace: Trace, activity_step: I32, *, count: int, device: int) -> tu
     # An activity of zero length bounds no gap, so that it must not bound a window either.
     mine = (activity_step != NONE) & (table.device == device) & (table.end_ns > table.start_ns)
     rows = np.flatnonzero(mine)
-    far = np.iinfo(np.int64).max
-    first = np.full(count, far)
-    last = np.full(count, -1, np.int64)
-    np.minimum.at(first, activity_step[rows], table.start_ns[rows])
-    np.maximum.at(last, activity_step[rows], table.end_ns[rows])
-    known = np.flatnonzero(first != far)
+    rows = rows[np.argsort(activity_step[rows], kind="stable")]
+    bounds = np.searchsorted(activity_step[rows], np.arange(count + 1))
     start = np.full(count, NONE, np.int64)
     end = np.full(count, NONE, np.int64)
-    start[known] = first[known]
-    end[known] = np.r_[first[known][1:], last[known][-1:]]
+    previous = -1
+    for step in range(count):
+        starts = table.start_ns[rows[bounds[step] : bounds[step + 1]]]
+        # On another stream a step's first activity may overtake the step before it: a window
+        # begins with its first activity that did not.
+        at = int(np.searchsorted(starts, previous, side="right"))
+        if at < len(starts):
+            start[step] = previous = starts[at]
+    known = np.flatnonzero(start != NONE)
+    if len(known):
+        last = rows[bounds[known[-1]] : bounds[known[-1] + 1]]
+        end[known] = np.r_[start[known][1:], table.end_ns[last].max()]
     return start, end
 
 
