@@ -271,7 +271,9 @@ class _Versioned(msgspec.Struct):
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as indented JSON, whole or not at all."""
-    text = msgspec.json.format(msgspec.json.encode(value, order="deterministic"), indent=1)
+    # Keys that are numbers, such as those of source lines, sort only as text.
+    plain = msgspec.to_builtins(value, str_keys=True, order="deterministic")
+    text = msgspec.json.format(msgspec.json.encode(plain), indent=1)
     write_whole(path, text + b"\n")
 
 
