@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from decodeprof import __version__
 from decodeprof.recording import Allocator, Device, Environment, ModelInfo
 
 _PACKAGES = ("transformers", "triton", "numpy", "flash_attn", "xformers", "vllm", "sglang")
@@ -31,7 +32,7 @@ def environment() -> Environment:
     return Environment(
         python=platform.python_version(),
         torch=str(torch.__version__),
-        decodeprof=importlib.metadata.version("decodeprof"),
+        decodeprof=__version__,
         cuda=torch.version.cuda,
         driver=_driver(),
         platform=f"{platform.system()} {platform.machine()}",

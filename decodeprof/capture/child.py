@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,6 +35,7 @@ def main() -> None:
     """Read the order, do it, and say how it went."""
     channel = Channel(int(sys.argv[1]))
     channel.prepare_process()
+    _report_own_errors(channel)
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
     sys.stdin = open(os.devnull)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -51,6 +54,20 @@ def main() -> None:
         channel.send(explain(error, during="between two calls", places=places))
     except DecodeprofError as error:
         channel.send(explain(error, during="", places=places))
+
+
+def _report_own_errors(channel: Channel) -> None:
+    """Say so when it is decodeprof that fails; the traceback goes to stderr as always."""
+
+    def hook(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        sys.__excepthook__(kind, error, trace)
+        text = "".join(traceback.format_exception_only(error)).strip()
+        hint = "the traceback above belongs into a report of this bug"
+        channel.send(Failed(what="decodeprof itself failed while recording", why=text, hint=hint))
+
+    sys.excepthook = hook
 
 
 def _run(order: Order, spec: Spec, channel: Channel, places: Places) -> Finished | Failed:

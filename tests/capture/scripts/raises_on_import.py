@@ -1,0 +1,7 @@
+import json
+
+CONFIGURATION = json.loads("{not json")
+
+
+def generate():
+    return []

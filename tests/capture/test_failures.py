@@ -1,0 +1,215 @@
+"""Targets that misbehave: a plain message, and what had been recorded is kept."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import Future
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from decodeprof.capture import Job, RecordingStopped, new_directory, record
+from decodeprof.capture.directory import prepare
+from decodeprof.errors import UsageError
+from decodeprof.recording import read_recording
+from tests.capture.conftest import SCRIPTS, Ran, job
+
+Runs = dict[str, Future[Ran]]
+
+
+def stopped(runs: Runs, name: str) -> tuple[Ran, RecordingStopped]:
+    ran = runs[name].result()
+    assert isinstance(ran.error, RecordingStopped)
+    return ran, ran.error
+
+
+def test_missing_arguments_are_offered_from_the_script(runs: Runs) -> None:
+    ran = runs["missing_arguments"].result()
+    assert isinstance(ran.error, UsageError)
+    assert "`model`, `max_seqlen`, `batch_size`" in ran.error.why
+    assert "--arg model=@model --arg max_seqlen=<N> --arg batch_size=<N>" in ran.error.hint
+    assert not ran.out.exists()
+
+
+def test_an_exception_on_import_shows_the_users_line(runs: Runs) -> None:
+    ran, error = stopped(runs, "raises_on_import")
+    assert error.what == "the target raised JSONDecodeError while importing the script"
+    assert error.why.splitlines()[0].startswith("raises_on_import.py:3 <module>: CONFIGURATION")
+    assert error.directory is None
+    assert not ran.out.exists()
+
+
+def test_an_exception_in_the_first_call_shows_the_users_frames_alone(runs: Runs) -> None:
+    ran, error = stopped(runs, "raises_at_once")
+    assert error.what == "the target raised ValueError in call 1"
+    assert [line.split(" ")[1] for line in error.why.splitlines()[:2]] == [
+        "raises_at_once:",
+        "helper:",
+    ]
+    assert error.why.splitlines()[2] == "ValueError: the cache is full"
+    assert not ran.out.exists()
+
+
+def test_an_exception_in_a_later_call_keeps_what_there_is(runs: Runs) -> None:
+    ran, error = stopped(runs, "raises_at_call_3")
+    assert error.what == "the target raised ValueError in call 3"
+    assert error.directory == ran.out
+    assert ran.statuses == {"warmup": "partial"}
+
+
+def test_an_exception_in_the_timing_keeps_the_runs_before_it(runs: Runs) -> None:
+    ran, error = stopped(runs, "raises_late")
+    assert error.what == "the target raised ValueError in call 9"
+    assert f"kept in `{ran.out}`: warmup, timing" in error.why
+    assert ran.recording is not None
+    assert ran.recording.timing is not None
+    assert len(ran.recording.timing.runs) == 1
+    assert ran.statuses == {"warmup": "done", "timing": "partial"}
+
+
+def test_sys_exit_is_told(runs: Runs) -> None:
+    ran, error = stopped(runs, "exits")
+    assert error.what == "the target called sys.exit(3) in call 1"
+    assert "if __name__ == '__main__':" in error.hint
+    assert not ran.out.exists()
+
+
+def test_os_exit_is_told(runs: Runs) -> None:
+    _, error = stopped(runs, "leaves")
+    assert error.what == "the target ended its process in the warmup pass"
+    assert "exit code 7" in error.why
+
+
+def test_a_crash_names_the_signal_and_the_line(runs: Runs) -> None:
+    ran, error = stopped(runs, "crashes")
+    assert error.what == "the target's process was ended by SIGSEGV in the timing pass"
+    assert "failing.py:" in error.why
+    assert "crashes" in error.why
+    assert error.directory == ran.out
+    assert ran.statuses == {"warmup": "done", "timing": "failed"}
+
+
+def test_a_hang_ends_at_the_time_limit_and_says_where_it_was(runs: Runs) -> None:
+    ran, error = stopped(runs, "hangs")
+    assert error.what == "the target did not finish within 20 s"
+    assert "in the timing pass" in error.why
+    assert " hangs" in error.why
+    assert "--timeout" in error.hint
+    assert ran.statuses == {"warmup": "done", "timing": "failed"}
+    assert ran.seconds < 40
+
+
+def test_ctrl_c_keeps_what_was_recorded(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code = f"""
+import sys
+from pathlib import Path
+from decodeprof.capture import Job, RecordingStopped, record
+job = Job(target={str(SCRIPTS / "failing.py:waits")!r}, budget_s=60)
+try:
+    record(job, out=Path({str(out)!r}), progress=lambda _: None)
+except RecordingStopped as error:
+    print(error.what)
+    print(error.why)
+    sys.exit(5)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "waiting for good" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        stdout, _ = process.communicate(timeout=60)
+    assert process.returncode == 5
+    assert "stopped by Ctrl-C in call 9" in stdout
+    assert "kept in" in stdout
+    statuses = {each.name: each.status for each in read_recording(out).passes}
+    assert statuses == {"warmup": "done", "timing": "partial"}
+
+
+def test_what_a_target_prints_goes_to_stderr(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    record(
+        job("loop.py:generate", "model=@model", "prompt=[1]", "max_new_tokens=2"),
+        out=tmp_path / "out",
+        progress=lambda _: None,
+    )
+    stdout, stderr = capfd.readouterr()
+    assert stdout == ""
+    assert "a line on stdout" in stderr
+    assert "a line on stderr" in stderr
+
+
+def test_no_process_is_left_behind(tmp_path: Path) -> None:
+    script = tmp_path / "starts.py"
+    script.write_text(
+        "import subprocess, sys\n"
+        "def generate():\n"
+        "    child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))\n"
+        "    raise ValueError\n"
+    )
+    with pytest.raises(RecordingStopped):
+        record(Job(target=f"{script}:generate"), out=tmp_path / "out", progress=lambda _: None)
+    pid = int((tmp_path / "pid").read_text())
+    for _ in range(50):
+        if not _runs(pid):
+            break
+        time.sleep(0.1)
+    assert not _runs(pid)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def test_an_existing_recording_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("mine")
+    with pytest.raises(UsageError, match="exists and is not empty"):
+        record(job("loop.py:stream"), out=tmp_path, progress=lambda _: None)
+    assert [each.name for each in tmp_path.iterdir()] == ["kept"]
+
+
+def test_a_file_in_the_place_of_the_directory(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(UsageError, match="is a file"):
+        prepare(tmp_path / "out")
+    with pytest.raises(UsageError, match="cannot write"):
+        prepare(tmp_path / "out" / "below")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unwritable for root")
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(UsageError, match="cannot write"):
+        prepare(tmp_path / "out")
+
+
+def test_an_empty_directory_is_used_and_kept(tmp_path: Path) -> None:
+    assert prepare(tmp_path) is False
+    assert prepare(tmp_path / "new" / "deep") is True
+
+
+def test_default_directories_are_numbered(tmp_path: Path) -> None:
+    assert new_directory(tmp_path, "generate").name == "generate-001"
+    (tmp_path / "generate-007").mkdir()
+    (tmp_path / "generate-x").mkdir()
+    assert new_directory(tmp_path, "generate").name == "generate-008"
+    assert new_directory(tmp_path, "Engine/stream").name == "Engine-stream-001"
+    assert new_directory(tmp_path / "none", "generate").name == "generate-001"
+
+
+def test_a_device_that_is_none(tmp_path: Path) -> None:
+    wrong = msgspec.structs.replace(job("loop.py:stream"), device="tpu")
+    with pytest.raises(UsageError, match="`tpu` is no device"):
+        record(wrong, out=tmp_path / "out", progress=lambda _: None)
