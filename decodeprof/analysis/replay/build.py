@@ -104,6 +104,9 @@ def build_program(source: Source, rows: range | None = None) -> Program:
         end = int(calls.end_ns[call].max()) if len(call) else 0
     else:
         begin, end = int(steps.host_start_ns[rows[0]]), int(steps.host_end_ns[rows[-1]])
+        if rows[-1] + 1 < steps.count:
+            # What the loop does between two marked steps recurs with them.
+            end = int(steps.host_start_ns[rows[-1] + 1])
         at = calls.start_ns[call[sequence]]
         sequence = sequence[(at >= begin) & (at < end)]
     call, op = call[sequence], op[sequence]
@@ -116,7 +119,7 @@ def build_program(source: Source, rows: range | None = None) -> Program:
     inside = (step >= 0) & (step < (len(rows) if rows is not None else max(steps.count, 1)))
     lag, least = _wait_lags(source, of_order)
     launched = of_launch != NONE
-    lag[launched], submit = _launch_lags(source, of_launch[launched])
+    lag[launched], own, submit = _launch_lags(source, of_launch[launched])
     events = Events(
         op=op,
         work_ns=work[:-1],
@@ -124,6 +127,7 @@ def build_program(source: Source, rows: range | None = None) -> Program:
         call=call.astype(np.int64),
         stream=_stream_index(source, of_launch, of_order, streams=streams, index=index),
         slot=_slots(order, of_order),
+        own_ns=_spread(own, launched),
         submit_ns=_spread(submit, launched),
         lag_ns=lag,
         least_ns=least,
@@ -202,19 +206,20 @@ def _wait_lags(source: Source, of_order: I64) -> tuple[I64, I64]:
     return lag, least
 
 
-def _launch_lags(source: Source, of_launch: I64) -> tuple[I64, I64]:
-    """What each launch takes after its call, and its host work inside the call until it leaves."""
+def _launch_lags(source: Source, of_launch: I64) -> tuple[I64, I64, I64]:
+    """What a launch takes after its call, the call's own work, and that part until it leaves."""
     kind = source.launches.kind[of_launch]
     tail = np.array([source.delays.tail_ns[k] for k in LAUNCH_KINDS], np.int64)[kind]
     calls = source.launches.call[of_launch]
     own = source.trace.calls.end_ns[calls] - source.trace.calls.start_ns[calls]
-    submit = np.maximum(own - source.blocked_ns[calls] + np.minimum(tail, 0), 0)
+    own = own - source.blocked_ns[calls]
+    submit = np.maximum(own + np.minimum(tail, 0), 0)
     lag = np.maximum(tail, 0)
     # A copy that waits for itself returns after it ran: its call's end says nothing of its launch.
     waits = np.isin(calls, source.order.call[source.order.own_launch])
-    submit[waits] = 0
+    own[waits] = submit[waits] = 0
     lag[waits] = source.floors.of(kind[waits])
-    return lag, submit
+    return lag, own, submit
 
 
 def _queued(source: Source, of_launch: I64) -> I64:
@@ -258,8 +263,13 @@ def _slots(order: OrderCalls, of_order: I64) -> np.ndarray[tuple[int], np.dtype[
             slot[i] = number[int(order.call[row])]
         elif order.recorded_by[row] != NONE:
             meant = int(order.recorded_by[row])
+            if meant in number:
+                slot[i] = number[meant]
+                continue
             earlier = before - place.get(meant, before)
-            slot[i] = number.get(meant, (len(records) - earlier) % len(records))
+            slot[i] = (len(records) - earlier) % len(records)
+            if order.call[row] > records[slot[i]]:
+                slot[i] += len(records)
     return slot
 
 
@@ -287,6 +297,8 @@ def _blocked(source: Source) -> I64:
     for key in {(int(n), int(s)) for n, s in zip(name[full], size[full], strict=True)}:
         mine = (name == key[0]) & (size == key[1])
         usual = int(np.percentile(duration[mine], UNBLOCKED_PERCENTILE, method="lower"))
+        if (mine & ~full).any():
+            usual = min(usual, int(np.percentile(duration[mine & ~full], 50, method="lower")))
         long = mine & full & (duration > BLOCKED_TIMES * usual)
         blocked[call[long]] = duration[long] - usual
     return blocked

@@ -69,6 +69,7 @@ def scaled(program: Program, factor: float) -> Program:
             events,
             work_ns=_scaled(events.work_ns, factor),
             python_ns=_scaled(events.python_ns, factor),
+            own_ns=np.rint(events.own_ns * factor).astype(np.int64),
             submit_ns=np.rint(events.submit_ns * factor).astype(np.int64),
         ),
         tail_ns=round(program.tail_ns * factor),
@@ -236,6 +237,7 @@ def _graphed(
             # A captured step is one graph; its branches join before the next launch.
             stream=np.where(graph, 0, NONE).astype(np.int32),
             slot=np.full(len(rows), NONE, np.int32),
+            own_ns=np.where(graph, costs.launch_ns, 0),
             submit_ns=np.where(graph, costs.launch_ns, 0),
             lag_ns=np.where(graph, costs.lag_ns, old.lag_ns),
             least_ns=old.least_ns,

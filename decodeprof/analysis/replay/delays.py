@@ -24,8 +24,9 @@ TYPICAL_NODE_GAP_NS = 420
 # A stream sync returns 3 to 13 µs after the drain on H200 machines.
 TYPICAL_RETURN_NS = 8_000
 TYPICAL_CALL_NS = 2_500
-# A launch made this many latency floors before its predecessor's end was surely queued by then.
-QUEUED_FLOORS = 2
+# An arrival varies by a microsecond or two: what should have arrived this much before its
+# predecessor's end was queued by then.
+ARRIVAL_JITTER_NS = 2_000
 # A call that waited this long has a return latency that its own cost does not hide.
 REALLY_WAITED_NS = 20_000
 FEWEST_NODE_GAPS = 20
@@ -80,11 +81,12 @@ def learn_delays(
     order = order_calls(trace, launches, thread=thread, blocking=blocking)
     returns, least = _returns(trace, launches, order)
     gap, source = _node_gap(trace, device)
+    tails = _tails(trace, launches, floors)
     return Delays(
-        queued_ns=_queued(trace, launches, floors),
+        queued_ns=_queued(trace, launches, tails),
         node_gap_ns=gap,
         node_gap_source=source,
-        tail_ns=_tails(trace, launches, floors),
+        tail_ns=tails,
         returns_ns=returns,
         calls_ns=least,
         blocking=blocking,
@@ -100,23 +102,20 @@ def ends_of_launches(trace: Trace, launches: Launches) -> I64:
     return last[launches.call]
 
 
-def _queued(trace: Trace, launches: Launches, floors: LatencyFloors) -> dict[str, int]:
+def _queued(trace: Trace, launches: Launches, tails: dict[str, int]) -> dict[str, int]:
     """Median gap between an activity that was surely queued and its stream's previous one."""
     table = trace.device
     ends = ends_of_launches(trace, launches)
     streams = table.stream[launches.activity]
     gaps = np.zeros(launches.count, np.int64)
     queued = np.zeros(launches.count, bool)
-    ready = launches.start_ns + QUEUED_FLOORS * floors.of(launches.kind)
+    tail = np.array([tails[kind] for kind in LAUNCH_KINDS], np.int64)[launches.kind]
+    ready = trace.calls.end_ns[launches.call] + tail + ARRIVAL_JITTER_NS
     for stream in np.unique(streams):
         mine = np.flatnonzero(streams == stream)
         before, after = mine[:-1], mine[1:]
         gaps[after] = table.start_ns[launches.activity[after]] - ends[before]
         queued[after] = ready[after] <= ends[before]
-    # A graph launch reaches the device at the end of its call, not at its start.
-    graph = launches.kind == LAUNCH_KINDS.index(GRAPH)
-    call_end = trace.calls.end_ns[launches.call]
-    queued &= ~graph | (call_end <= table.start_ns[launches.activity])
     found = dict(TYPICAL_QUEUED_NS)
     for index, kind in enumerate(LAUNCH_KINDS):
         chosen = gaps[queued & (launches.kind == index) & (gaps >= 0)]

@@ -100,14 +100,15 @@ def fused(program: Program, role: I8, traffic: Traffic | None = None) -> Program
     count = np.where(events.count > 0, begun, 0)
     kept = ~(events.is_launch & (events.count > 0) & (count == 0))
     # A graph's launch costs the host the less the fewer nodes it has.
-    lost = events.submit_ns * (events.count - count) // np.maximum(events.count, 1)
-    lost[events.count <= 1] = 0
+    share = np.where(events.count > 1, 1 - count / np.maximum(events.count, 1), 0.0)
+    lost = np.rint(events.own_ns * share).astype(np.int64)
     work = np.maximum(events.work_ns - np.r_[0, lost[:-1]], 0)
     changed = replace(
         events,
         first=before[events.first],
         count=count,
-        submit_ns=events.submit_ns - lost,
+        own_ns=events.own_ns - lost,
+        submit_ns=np.rint(events.submit_ns * (1 - share)).astype(np.int64),
         work_ns=work,
         python_ns=np.minimum(events.python_ns, work),
     )

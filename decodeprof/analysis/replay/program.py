@@ -31,7 +31,13 @@ class Events:
     stream: I32
     """Index of the stream launched to, waited for or acted on; -1: all streams."""
     slot: I32
-    """The event waited for or recorded; -1: none."""
+    """The event waited for or recorded, below `Program.slots`; -1: none.
+
+    `Program.slots` more means the event's last recording but one: the one of the repetition before,
+    where this repetition has recorded it anew already.
+    """
+    own_ns: I64
+    """Launches: host work inside the call, which is part of the next event's `work_ns`."""
     submit_ns: I64
     """Launches: host work inside the call before the launch leaves for the device."""
     lag_ns: I64

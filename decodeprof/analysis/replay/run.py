@@ -72,7 +72,8 @@ class _Machine:
         self.ready = [NEVER_NS] * streams
         self.pending = [NEVER_NS] * streams
         self.queues: list[list[int]] = [[] for _ in range(streams)]
-        self.slots = [NEVER_NS] * max(program.slots, 1)
+        self.slots = [NEVER_NS] * (2 * max(program.slots, 1))
+        self.events = program.slots
         # One tuple an event: the loop below is all that replay costs.
         self.rows = list(
             zip(
@@ -91,7 +92,7 @@ class _Machine:
     def run(self) -> Start:
         """Play the program once, from the state that the last time left."""
         clock, ready, pending, slots = self.clock, self.ready, self.pending, self.slots
-        depth, queues = self.depth, self.queues
+        depth, queues, events = self.depth, self.queues, self.events
         launched: list[int] = []
         starts: list[int] = []
         ends: list[int] = []
@@ -118,6 +119,7 @@ class _Machine:
                     )
                     clock = end = max(clock + least, drained + lag)
                 elif op == RECORD:
+                    slots[slot + events] = slots[slot]
                     slots[slot] = end = max(ready[stream], pending[stream])
                 else:
                     end = slots[slot]
@@ -143,13 +145,11 @@ def replay(program: Program) -> ReplayResult:
     """Repeat a program until its period changes by less than 0.1 %, and return that period."""
     machine = _Machine(program)
     runs = [machine.run(), machine.run()]
-    begins = [_begin(program, run) for run in runs]
-    periods = [begins[1] - begins[0]]
+    periods = [_apart(program, runs[0], runs[1])]
     converged = False
     while len(runs) < MOST_REPEATS:
         runs.append(machine.run())
-        begins.append(_begin(program, runs[-1]))
-        periods.append(begins[-1] - begins[-2])
+        periods.append(_apart(program, runs[-2], runs[-1]))
         if abs(periods[-1] - periods[-2]) <= PERIOD_TOLERANCE * periods[-1]:
             converged = True
             break
@@ -191,6 +191,16 @@ def _begin(program: Program, run: Start) -> int:
     known = step_starts(program, run)
     known = known[known != NEVER_NS]
     return int(known[0]) if len(known) else run.host_end_ns
+
+
+def _apart(program: Program, earlier: Start, later: Start) -> int:
+    """Time between two repetitions: of streams that never meet, the slower one's."""
+    events = program.events
+    real = np.flatnonzero(events.is_launch & (program.block_ns() > 0))
+    if not len(real):
+        return later.host_end_ns - earlier.host_end_ns
+    _, first = np.unique(events.stream[real], return_index=True)
+    return int((later.start_ns - earlier.start_ns)[real[first]].max())
 
 
 def _windows(program: Program, run: Start, end_ns: int) -> I64:
