@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import typing
 from dataclasses import fields
 from typing import TypeVar
 
@@ -34,11 +33,10 @@ def build(table: type[T], rows: list[tuple[int, ...]]) -> T:
     """
     if not rows:
         return table.empty()
-    hints = typing.get_type_hints(table)
+    dtypes = table.dtypes()
     matrix = np.array(rows, dtype=np.int64)
     order = np.lexsort((-matrix[:, 1], matrix[:, 0]))
     columns = {}
     for position, field in enumerate(fields(table)):
-        dtype = typing.get_args(typing.get_args(hints[field.name])[1])[0]
-        columns[field.name] = matrix[order, position].astype(dtype)
+        columns[field.name] = matrix[order, position].astype(dtypes[field.name])
     return table(**columns)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 import typing
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -34,17 +35,28 @@ class ActivityKind(enum.IntEnum):
     SET = 2
 
 
+def _scalar_type(annotation: typing.Any) -> type[np.generic]:
+    """The scalar type inside an array annotation; how deep it lies differs between numpy's."""
+    if isinstance(annotation, type) and issubclass(annotation, np.generic):
+        return annotation
+    for argument in typing.get_args(annotation):
+        try:
+            return _scalar_type(argument)
+        except TypeError:
+            continue
+    raise TypeError(f"{annotation} holds no numpy scalar type")
+
+
 @dataclass(frozen=True)
 class Table:
     """Columns of equal length; a subclass's fields are its schema, checked when it is built."""
 
     def __post_init__(self) -> None:
-        hints = typing.get_type_hints(type(self))
         lengths = set()
+        wanted_dtypes = type(self).dtypes()
         for field in fields(self):
             column = getattr(self, field.name)
-            # NDArray[np.int64] is ndarray[Any, dtype[int64]]: the scalar type is the last argument.
-            wanted = np.dtype(typing.get_args(typing.get_args(hints[field.name])[1])[0])
+            wanted = wanted_dtypes[field.name]
             if not isinstance(column, np.ndarray) or column.dtype != wanted:
                 found = getattr(column, "dtype", type(column).__name__)
                 raise TypeError(f"{type(self).__name__}.{field.name} is {found}, not {wanted}")
@@ -58,15 +70,16 @@ class Table:
         return len(getattr(self, fields(self)[0].name))
 
     @classmethod
+    @cache
+    def dtypes(cls) -> dict[str, np.dtype[np.generic]]:
+        """Each column's dtype, read off its annotation."""
+        hints = typing.get_type_hints(cls)
+        return {f.name: np.dtype(_scalar_type(hints[f.name])) for f in fields(cls)}
+
+    @classmethod
     def empty(cls) -> typing.Self:
         """A table with no rows."""
-        hints = typing.get_type_hints(cls)
-        return cls(
-            **{
-                f.name: np.empty(0, typing.get_args(typing.get_args(hints[f.name])[1])[0])
-                for f in fields(cls)
-            }
-        )
+        return cls(**{name: np.empty(0, dtype) for name, dtype in cls.dtypes().items()})
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> typing.Self:
         """The rows at the given indices, or where a mask is true."""
