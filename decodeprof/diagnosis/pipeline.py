@@ -10,16 +10,15 @@ from decodeprof.analysis.figures import PhaseFigures
 from decodeprof.diagnosis import context, rows
 from decodeprof.diagnosis.evidence import Evidence, gather
 from decodeprof.diagnosis.load import load
+from decodeprof.diagnosis.predictions import Predictions, predict
 from decodeprof.diagnosis.verdict import Bound, judge, sentence_of, without_steps
 from decodeprof.model.diagnosis import (
     Diagnosis,
     Distribution,
     Floors,
-    Replay,
     Source,
     SyncSite,
     Verdict,
-    WhatIfs,
 )
 
 
@@ -49,11 +48,12 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     prefill = rows.figures_of(
         evidence.prefill, evidence=evidence, unprofiled=context.unprofiled_prefill(recording)
     )
+    predicted = predict(evidence, unprofiled)
     syncs = [
-        *_sites(evidence, evidence.decode, "decode"),
-        *_sites(evidence, evidence.prefill, "prefill"),
+        *_sites(evidence, evidence.decode, "decode", exposed=predicted.exposed_ns),
+        *_sites(evidence, evidence.prefill, "prefill", exposed={}),
     ]
-    floors = _floors(evidence, evidence.decode or evidence.prefill)
+    floors = _floors(evidence, evidence.decode or evidence.prefill, predicted)
     return Diagnosis(
         source=Source(
             kind="recording" if recording else evidence.trace.kind,
@@ -67,9 +67,9 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         prefill=prefill,
         generation=context.generation_of(recording),
         floors=floors,
-        verdict=_verdict(evidence, unprofiled=unprofiled, floors=floors, syncs=syncs),
-        replay=Replay(error_share=None, host_scale=None),
-        what_if=WhatIfs(),
+        verdict=_verdict(evidence, unprofiled=unprofiled, floors=floors, predicted=predicted),
+        replay=predicted.replay,
+        what_if=predicted.what_if,
         syncs=syncs,
         kernels=rows.kernels_of(evidence),
         findings=[],
@@ -81,26 +81,27 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     )
 
 
-def _sites(evidence: Evidence, figures: PhaseFigures | None, phase: str) -> list[SyncSite]:
+def _sites(
+    evidence: Evidence, figures: PhaseFigures | None, phase: str, *, exposed: dict[int, int]
+) -> list[SyncSite]:
     sites = evidence.decode_sites if phase == "decode" else evidence.prefill_sites
     n = len(figures.rows) if figures is not None else 1
-    return rows.sites_of(sites, n=n, phase=phase, evidence=evidence)
+    return rows.sites_of(sites, n=n, phase=phase, evidence=evidence, exposed=exposed)
 
 
-def _floors(evidence: Evidence, figures: PhaseFigures | None) -> Floors | None:
+def _floors(
+    evidence: Evidence, figures: PhaseFigures | None, predicted: Predictions
+) -> Floors | None:
     """What is known of the step's floors from this trace."""
     if figures is None:
         return None
-    recording = evidence.recording
-    gap = recording.ceilings.node_gap_ns if recording and recording.ceilings else None
-    source = "measured on this device while recording"
+    gap, source = predicted.node_gap_ns, predicted.node_gap_source
     if gap is None:
         name = next((d.name for d in evidence.trace.devices if d.index == evidence.device), None)
         gap, source = hardware.typical_node_gap(name)
     activities = int(evidence.counts.activities[figures.shown])
     return Floors(
-        # Host work in a profile is the profiler's as well: shown only with its own calibration.
-        host_ns=None,
+        host_ns=predicted.host_ns,
         busy_ns=figures.busy_ns,
         node_gap_ns=gap,
         device_ns=figures.busy_ns + activities * gap,
@@ -118,23 +119,23 @@ def _verdict(
     *,
     unprofiled: Distribution | None,
     floors: Floors | None,
-    syncs: list[SyncSite],
+    predicted: Predictions,
 ) -> Verdict:
     figures, what = evidence.decode, "each decode step"
     if figures is None and evidence.prefill is not None:
         figures, what, unprofiled = evidence.prefill, "the prefill", None
     if figures is None or floors is None or floors.device_ns is None:
         return without_steps(evidence)
+    outcomes = predicted.outcomes if figures is evidence.decode else None
     profiled = int(evidence.steps.window_ns[figures.shown])
-    phase = "decode" if what == "each decode step" else "prefill"
-    idle = sum((s.idle_inside_ns or 0) + (s.idle_after_ns or 0) for s in syncs if s.phase == phase)
-    waiting = sum(figures.idle_ns[c] for c in ("sync", "launch", "dispatch", "python"))
     bound = Bound(
         step_ns=unprofiled.median if unprofiled else profiled,
         device_floor_ns=floors.device_ns,
         busy_ns=figures.busy_ns,
-        sync_saving_ns=idle,
-        host_saving_ns=waiting,
+        sync_saving_ns=outcomes.no_syncs.saving_ns.expected
+        if outcomes and outcomes.no_syncs
+        else None,
+        host_saving_ns=outcomes.no_host.saving_ns.expected if outcomes else None,
         bytes_ns=floors.bytes_ns,
         flops_ns=floors.flops_ns,
     )

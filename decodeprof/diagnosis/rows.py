@@ -177,7 +177,12 @@ def figures_of(
 
 
 def sites_of(
-    sites: list[BlockingSite], *, n: int, phase: str, evidence: Evidence
+    sites: list[BlockingSite],
+    *,
+    n: int,
+    phase: str,
+    evidence: Evidence,
+    exposed: dict[int, int],
 ) -> list[SyncSite]:
     """Blocking sites per step.
 
@@ -186,11 +191,12 @@ def sites_of(
         n: the steps that they were counted over.
         phase: prefill | decode.
         evidence: for the source text of their lines.
+        exposed: what removing each saves per step in ns, by index; nothing where not replayed.
     """
     recording = evidence.recording
     sources = recording.sources if recording else {}
     rows = []
-    for site in sites:
+    for index, site in enumerate(sites):
         place = site.place
         in_trace = len(site.calls) > 0
         per = n if in_trace else site.detected_steps
@@ -209,7 +215,7 @@ def sites_of(
                 call_ns=round(site.call_ns / n) if in_trace else None,
                 idle_inside_ns=round(site.idle_inside_ns / n) if in_trace else None,
                 idle_after_ns=round(site.idle_after_ns / n) if in_trace else None,
-                exposed_ns=None,
+                exposed_ns=exposed.get(index),
                 seen_by=list(site.seen_by),
                 phase="prefill" if phase == "prefill" else "decode",
                 stack=list(place.stack) if place else [],

@@ -9,5 +9,6 @@ from decodeprof.model.diagnosis import Diagnosis
 
 def diagnosis_json(diagnosis: Diagnosis) -> bytes:
     """Indented JSON with dictionary keys in order, and a closing line break."""
-    encoded = msgspec.json.encode(diagnosis, order="deterministic")
-    return msgspec.json.format(encoded, indent=1) + b"\n"
+    # Keys that are numbers, such as those of source lines, sort only as text.
+    plain = msgspec.to_builtins(diagnosis, str_keys=True, order="deterministic")
+    return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"

@@ -1,0 +1,205 @@
+"""What would each fix win? Replay of the steady step, in unprofiled time where that is known.
+
+What-ifs are withheld where replay does not reproduce the recording, and say "in profiled time"
+where no unprofiled time exists or the step does not respond to its host's speed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from decodeprof.analysis.host import launching_thread
+from decodeprof.analysis.replay.build import build_program, prepare
+from decodeprof.analysis.replay.changes import graph_costs, scaled
+from decodeprof.analysis.replay.errors import WITHHOLD_ABOVE_SHARE, reproduce
+from decodeprof.analysis.replay.exposed import exposed_costs
+from decodeprof.analysis.replay.fusion import roles
+from decodeprof.analysis.replay.program import Program
+from decodeprof.analysis.replay.scale import host_scale
+from decodeprof.analysis.replay.what_if import Outcome, Outcomes, Question, what_ifs
+from decodeprof.diagnosis.evidence import Evidence
+from decodeprof.model.diagnosis import Distribution, Replay, WhatIf, WhatIfs
+from decodeprof.model.trace import I64, NONE
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What replay says; everything None where it says nothing, with the reason."""
+
+    replay: Replay
+    outcomes: Outcomes | None
+    in_profiled_time: bool
+    exposed_ns: dict[int, int]
+    """Per step, by index into the evidence's decode sites."""
+    host_ns: int | None
+    """Host work per step in unprofiled time."""
+    node_gap_ns: int | None
+    node_gap_source: str | None
+    withheld: str | None = None
+    """Why there are no outcomes."""
+
+    @property
+    def what_if(self) -> WhatIfs:
+        """The outcomes in the public form."""
+        found = self.outcomes
+        if found is None:
+            return WhatIfs()
+        return WhatIfs(
+            cuda_graph=self._public(found.cuda_graph),
+            piecewise=self._public(found.piecewise),
+            no_syncs=self._public(found.no_syncs),
+            fusion=self._public(found.fusion),
+            no_host=self._public(found.no_host),
+            all=self._public(found.all),
+        )
+
+    def _public(self, outcome: Outcome | None) -> WhatIf | None:
+        if outcome is None:
+            return None
+        return WhatIf(
+            step_ns=outcome.step_ns,
+            in_profiled_time=self.in_profiled_time,
+            assumes=outcome.assumes,
+        )
+
+
+_SOURCES = {
+    "ceilings": "measured on this device while recording",
+    "trace": "measured on the graph launches in this trace",
+    "typical": "typical of the devices that it was measured on, not measured here",
+}
+
+
+def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
+    """Replay the steady decode step of a trace.
+
+    Args:
+        evidence: the analysis.
+        unprofiled: the unprofiled step time, if there is one.
+    """
+    thread = launching_thread(evidence.trace)
+    launches, floors, device = evidence.launches, evidence.floors, evidence.device
+    if launches is None or floors is None or device is None or thread is None:
+        return _nothing("nothing that was launched on a device is in the trace")
+    recording = evidence.recording
+    ceilings = recording.ceilings if recording else None
+    source = prepare(
+        evidence.trace,
+        evidence.steps,
+        device=device,
+        thread=thread,
+        launches=launches,
+        floors=floors,
+        queue_depth=ceilings.queue_depth if ceilings else None,
+    )
+    reproduction = reproduce(source)
+    error = reproduction.error_share if reproduction else None
+    costs = graph_costs(
+        source.delays,
+        measured_gap_ns=ceilings.node_gap_ns if ceilings else None,
+        measured_launch_ns=ceilings.graph_launch_ns if ceilings else None,
+    )
+    known = Predictions(
+        replay=Replay(error_share=error, host_scale=None),
+        outcomes=None,
+        in_profiled_time=True,
+        exposed_ns={},
+        host_ns=None,
+        node_gap_ns=costs.node_gap_ns,
+        node_gap_source=_SOURCES[costs.source],
+    )
+    rows = _steady_range(evidence)
+    if rows is None:
+        return _withheld(known, "no decode step was found that could be replayed")
+    if error is None or error > WITHHOLD_ABOVE_SHARE:
+        return _withheld(
+            known, f"replay misses the recorded device times by {100 * (error or 1):.1f} %"
+        )
+    program = build_program(source, rows)
+    scale = host_scale(program, unprofiled.median) if unprofiled else None
+    if scale is not None:
+        program = scaled(program, scale)
+    outcomes = what_ifs(
+        Question(
+            program=program,
+            roles=roles(evidence.trace, program),
+            costs=costs,
+            spread_share=_spread_share(unprofiled, evidence),
+        )
+    )
+    return Predictions(
+        replay=Replay(error_share=error, host_scale=scale),
+        outcomes=outcomes,
+        in_profiled_time=unprofiled is None or (scale is None and not outcomes.device_bound),
+        exposed_ns=exposed_costs(program, _site_of_call(evidence)),
+        host_ns=_host_ns(program) if scale is not None else None,
+        node_gap_ns=costs.node_gap_ns,
+        node_gap_source=_SOURCES[costs.source],
+    )
+
+
+def _nothing(reason: str) -> Predictions:
+    return Predictions(
+        replay=Replay(error_share=None, host_scale=None),
+        outcomes=None,
+        in_profiled_time=True,
+        exposed_ns={},
+        host_ns=None,
+        node_gap_ns=None,
+        node_gap_source=None,
+        withheld=reason,
+    )
+
+
+def _withheld(known: Predictions, reason: str) -> Predictions:
+    return Predictions(
+        replay=known.replay,
+        outcomes=None,
+        in_profiled_time=True,
+        exposed_ns={},
+        host_ns=None,
+        node_gap_ns=known.node_gap_ns,
+        node_gap_source=known.node_gap_source,
+        withheld=reason,
+    )
+
+
+def _steady_range(evidence: Evidence) -> range | None:
+    """One whole period of consecutive steps that holds the step whose times are shown."""
+    figures = evidence.decode
+    if figures is None:
+        return None
+    rows, shown = set(figures.rows.tolist()), figures.shown
+    for first in range(shown, shown - figures.period, -1):
+        candidate = range(first, first + figures.period)
+        if set(candidate) <= rows:
+            return candidate
+    return range(shown, shown + 1)
+
+
+def _site_of_call(evidence: Evidence) -> I64:
+    sites = np.full(len(evidence.trace.calls), NONE, np.int64)
+    for index, site in enumerate(evidence.decode_sites):
+        sites[site.calls] = index
+    return sites
+
+
+def _host_ns(program: Program) -> int:
+    return round(program.host_work_ns / max(program.steps, 1))
+
+
+def _spread_share(unprofiled: Distribution | None, evidence: Evidence) -> float:
+    """Half the middle 80 % of the samples over their median, of whichever steps there are."""
+    if unprofiled and unprofiled.p10 is not None and unprofiled.p90 is not None:
+        # The median of n samples repeats better than a single one by the root of n.
+        half = (unprofiled.p90 - unprofiled.p10) / 2 / math.sqrt(max(unprofiled.n, 1))
+        return half / max(unprofiled.median, 1)
+    figures = evidence.decode
+    if figures is None or len(figures.step_ns) < 2:
+        return 0.0
+    low, high = np.percentile(figures.step_ns, (10, 90))
+    middle = max(int(np.median(figures.step_ns)), 1)
+    return (float(high) - float(low)) / 2 / middle
