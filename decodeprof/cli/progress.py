@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -27,6 +28,8 @@ class Stage(Protocol):
 
 
 Shown = Callable[[Stage], None]
+QUIET_S = 5.0
+"""A log gets a line of a running pass no more often: a timing pass may make hundreds of runs."""
 
 
 @contextmanager
@@ -39,16 +42,17 @@ def shown_progress() -> Iterator[Shown]:
         yield show
 
 
-def _lines() -> Shown:
-    """Plain lines for logs: each text once, however often it is repeated with a new fraction."""
-    last = ("", "")
+def _lines(now: Callable[[], float] = time.monotonic) -> Shown:
+    """Plain lines for logs: each pass as it begins, then now and then what it does."""
+    last_pass = ""
+    said_s = now()
 
     def show(stage: Stage) -> None:
-        nonlocal last
-        current = (stage.pass_name, stage.text)
-        if current != last:
-            last = current
-            say(f"{stage.pass_name}: {stage.text}")
+        nonlocal last_pass, said_s
+        if stage.pass_name == last_pass and now() - said_s < QUIET_S:
+            return
+        last_pass, said_s = stage.pass_name, now()
+        say(f"{stage.pass_name}: {stage.text}" if stage.text else stage.pass_name)
 
     return show
 

@@ -15,6 +15,7 @@ from decodeprof.report.blocks import (
     Section,
     line,
 )
+from decodeprof.report.captured import ran_without_gpu
 from decodeprof.report.names import counted
 
 _CPU_CAN = (
@@ -25,15 +26,6 @@ _CPU_CANNOT = (
     "It cannot tell: kernel times, launch cost, device idle time, what blocks the host, or whether "
     "decode is launch-bound or memory-bound on a GPU. These are unknown here, not zero."
 )
-
-
-def ran_without_gpu(diagnosis: Diagnosis) -> bool:
-    """Whether a target was run on a machine where nothing could run on a GPU."""
-    return (
-        diagnosis.source.kind == "recording"
-        and diagnosis.about.device is None
-        and "device" not in diagnosis.source.captured
-    )
 
 
 def cpu_section(diagnosis: Diagnosis) -> Section | None:
@@ -54,7 +46,9 @@ def steps_section(diagnosis: Diagnosis) -> Section:
         f"{units.count(steps.prefill)} prefill, {units.count(steps.decode)} decode, "
         f"{units.count(steps.steady)} of them steady"
     )
-    if steps.unmeasured:
+    if ran_without_gpu(diagnosis):
+        counts = f"{units.count(steps.prefill)} prefill, {units.count(steps.decode)} decode"
+    elif steps.unmeasured:
         counts += f"; {units.count(steps.unmeasured)} without device times"
     blocks: list[Block] = [Paragraph(line(steps.method_text))]
     facts = [Fact("steps", line(counts))]
@@ -64,7 +58,8 @@ def steps_section(diagnosis: Diagnosis) -> Section:
         every = f"every {units.count(steps.steps_per_period)} steps"
         facts.append(Fact("blocking calls", line(every)))
     blocks.append(Facts(tuple(facts)))
-    if steps.left_out:
+    # Without a GPU every step was left out of what the device did: that is said above.
+    if steps.left_out and not ran_without_gpu(diagnosis):
         blocks.append(Listing(tuple(line(f"left out: {text}") for text in steps.left_out)))
     return Section("steps", "Steps", tuple(blocks))
 
@@ -132,7 +127,7 @@ def next_section(diagnosis: Diagnosis) -> Section:
     """The next command, and why."""
     blocks: list[Block] = []
     target = diagnosis.about.target or "my_script.py:generate"
-    command = f"decodeprof diagnose {target}"
+    command = f"decodeprof diagnose {target}" + (" --arg …" if diagnosis.about.arguments else "")
     if ran_without_gpu(diagnosis):
         text = "on a machine with a GPU, the same command tells what bounds decode:"
     elif diagnosis.source.kind != "recording":

@@ -27,6 +27,7 @@ from decodeprof.report.blocks import (
     Table,
     line,
 )
+from decodeprof.report.captured import ran_without_gpu
 from decodeprof.report.names import counted
 
 BUSY_KEY = "█"
@@ -148,6 +149,8 @@ def _rate(per_s: float) -> str:
 
 
 def _work_facts(diagnosis: Diagnosis, figures: StepFigures, *, per: str) -> list[Fact]:
+    if ran_without_gpu(diagnosis):
+        return []
     if "device" not in diagnosis.source.captured:
         return [Fact("kernels", _unknown(), line("no device activity was captured"))]
     calls = "API calls unknown"

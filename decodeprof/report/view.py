@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decodeprof.model.diagnosis import Diagnosis
 from decodeprof.report.blocks import Headline, Section, Span, View, line
+from decodeprof.report.captured import ran_without_gpu
 from decodeprof.report.context import (
     caveats_section,
     cpu_section,
@@ -32,8 +33,7 @@ def view(diagnosis: Diagnosis) -> View:
         floors_section(diagnosis),
         what_if_section(diagnosis),
         findings_section(diagnosis),
-        syncs_section(diagnosis),
-        kernels_section(diagnosis),
+        *_device_sections(diagnosis),
         _prefill(diagnosis),
         steps_section(diagnosis),
         measured_section(diagnosis),
@@ -54,8 +54,15 @@ def _verdict_section(diagnosis: Diagnosis) -> Section:
     return Section("verdict", "", (Headline(line(diagnosis.verdict.sentence)),))
 
 
+def _device_sections(diagnosis: Diagnosis) -> tuple[Section, ...]:
+    """What ran on a GPU and what waited for it; for a CPU run one section says it is unknown."""
+    if ran_without_gpu(diagnosis):
+        return ()
+    return (syncs_section(diagnosis), kernels_section(diagnosis))
+
+
 def _prefill(diagnosis: Diagnosis) -> Section | None:
     section = prefill_section(diagnosis)
-    if section is None:
-        return None
+    if section is None or ran_without_gpu(diagnosis):
+        return section
     return Section(section.key, section.title, (*section.blocks, *prefill_syncs(diagnosis)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from decodeprof.cli.progress import shown_progress
+from decodeprof.cli.progress import _lines, shown_progress
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,23 @@ class Stage:
     fraction: float | None = None
 
 
-def test_a_log_gets_one_line_for_each_text(capsys: pytest.CaptureFixture[str]) -> None:
-    with shown_progress() as show:
-        show(Stage("timing", "run 1"))
-        show(Stage("timing", "run 1", 0.5))
-        show(Stage("timing", "run 2", 0.9))
-        show(Stage("profile", "4 steps"))
+def test_a_log_gets_each_pass_and_little_more(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = iter([0.0, 0.0, 1.0, 4.9, 5.1, 5.1, 5.2])
+    show = _lines(lambda: next(clock))
+    show(Stage("timing", "run 1"))
+    show(Stage("timing", "run 2", 0.5))
+    show(Stage("timing", "run 3", 0.7))
+    show(Stage("timing", "run 4", 0.9))
+    show(Stage("profile", ""))
     captured = capsys.readouterr()
-    assert captured.err == "timing: run 1\ntiming: run 2\nprofile: 4 steps\n"
+    assert captured.err == "timing: run 1\ntiming: run 4\nprofile\n"
     assert captured.out == ""
+
+
+def test_without_a_terminal_lines_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with shown_progress() as show:
+        show(Stage("load", "importing torch"))
+    assert capsys.readouterr().err == "load: importing torch\n"
 
 
 def test_a_terminal_gets_a_live_display_that_markup_cannot_break() -> None:

@@ -88,7 +88,8 @@ def test_an_unknown_figure_of_a_site_is_a_dash_and_zero_is_zero() -> None:
 
 def test_kernels_none_and_unknown() -> None:
     assert notes(view(full(kernels=[])), "kernels")[0][0] == "none"
-    assert notes(view(cpu_run()), "kernels")[0][0] == "unknown"
+    unknown = full(kernels=[], source=Source(kind="torch", name="t", captured=["calls"]))
+    assert notes(view(unknown), "kernels")[0][0] == "unknown"
 
 
 def test_achieved_bandwidth_is_a_column_where_it_is_known() -> None:
@@ -104,7 +105,7 @@ def test_achieved_bandwidth_is_a_column_where_it_is_known() -> None:
 def test_a_cpu_run_says_what_it_can_and_cannot_tell() -> None:
     shown = view(cpu_run())
     assert keys(shown)[:2] == ["verdict", "cpu"]
-    assert "budget" not in keys(shown)
+    assert {"budget", "syncs", "kernels"}.isdisjoint(keys(shown))
     assert "cpu" not in keys(view(full()))
     assert "cpu" not in keys(view(foreign_trace()))
 
