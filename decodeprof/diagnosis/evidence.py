@@ -16,6 +16,8 @@ from decodeprof.analysis.sites import BlockingSite, Place, Seen, sites_of
 from decodeprof.analysis.steps.cuts import Context
 from decodeprof.analysis.steps.find import find_steps
 from decodeprof.analysis.steps.found import Steps
+from decodeprof.analysis.traffic.columns import KernelTraffic
+from decodeprof.analysis.traffic.kernels import kernel_traffic
 from decodeprof.diagnosis.load import Loaded
 from decodeprof.model.trace import I64, Trace
 from decodeprof.recording import Recording, SyncPass
@@ -38,6 +40,8 @@ class Evidence:
     decode_sites: list[BlockingSite]
     prefill_sites: list[BlockingSite]
     nesting: Nesting
+    traffic: KernelTraffic | None = None
+    """What each device activity moved and computed; None: nothing ran on a device."""
 
     @property
     def trace(self) -> Trace:
@@ -111,6 +115,9 @@ def gather(loaded: Loaded) -> Evidence:
         decode_sites=sites(decode),
         prefill_sites=sites(prefill),
         nesting=nesting,
+        traffic=kernel_traffic(
+            trace, steps, references=(loaded.first_call,) if loaded.first_call else ()
+        ),
     )
 
 

@@ -8,7 +8,13 @@ from pathlib import Path
 from decodeprof.errors import InputError
 from decodeprof.ingest.read import read_trace
 from decodeprof.model.trace import Trace
-from decodeprof.recording import RECORDING_FILE, TRACE_FILE, Recording, read_recording
+from decodeprof.recording import (
+    FIRST_CALL_TRACE_FILE,
+    RECORDING_FILE,
+    TRACE_FILE,
+    Recording,
+    read_recording,
+)
 
 
 @dataclass(frozen=True)
@@ -18,6 +24,8 @@ class Loaded:
     trace: Trace
     recording: Recording | None
     name: str
+    first_call: Trace | None = None
+    """The first call's trace, where graphs were captured in it: it names and sizes their nodes."""
 
 
 def load(path: Path) -> Loaded:
@@ -48,6 +56,10 @@ def load(path: Path) -> Loaded:
             or f"it holds no {TRACE_FILE}",
             hint="the run ended before the profile pass; record it again",
         )
+    first_call = path / FIRST_CALL_TRACE_FILE
     return Loaded(
-        trace=read_trace(path / TRACE_FILE), recording=recording, name=path.resolve().name
+        trace=read_trace(path / TRACE_FILE),
+        recording=recording,
+        name=path.resolve().name,
+        first_call=read_trace(first_call) if first_call.is_file() else None,
     )

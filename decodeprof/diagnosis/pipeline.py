@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from decodeprof import hardware
 from decodeprof.analysis.figures import PhaseFigures
 from decodeprof.diagnosis import context, rows
 from decodeprof.diagnosis.evidence import Evidence, gather
+from decodeprof.diagnosis.floors import floors_of
 from decodeprof.diagnosis.load import load
 from decodeprof.diagnosis.predictions import Predictions, predict
 from decodeprof.diagnosis.verdict import Bound, judge, sentence_of, without_steps
@@ -53,7 +53,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         *_sites(evidence, evidence.decode, "decode", exposed=predicted.exposed_ns),
         *_sites(evidence, evidence.prefill, "prefill", exposed={}),
     ]
-    floors = _floors(evidence, evidence.decode or evidence.prefill, predicted)
+    floors = floors_of(evidence, predicted)
     return Diagnosis(
         source=Source(
             kind="recording" if recording else evidence.trace.kind,
@@ -87,31 +87,6 @@ def _sites(
     sites = evidence.decode_sites if phase == "decode" else evidence.prefill_sites
     n = len(figures.rows) if figures is not None else 1
     return rows.sites_of(sites, n=n, phase=phase, evidence=evidence, exposed=exposed)
-
-
-def _floors(
-    evidence: Evidence, figures: PhaseFigures | None, predicted: Predictions
-) -> Floors | None:
-    """What is known of the step's floors from this trace."""
-    if figures is None:
-        return None
-    gap, source = predicted.node_gap_ns, predicted.node_gap_source
-    if gap is None:
-        name = next((d.name for d in evidence.trace.devices if d.index == evidence.device), None)
-        gap, source = hardware.typical_node_gap(name)
-    activities = int(evidence.counts.activities[figures.shown])
-    return Floors(
-        host_ns=predicted.host_ns,
-        busy_ns=figures.busy_ns,
-        node_gap_ns=gap,
-        device_ns=figures.busy_ns + activities * gap,
-        bytes_ns=None,
-        bytes=None,
-        flops_ns=None,
-        flops=None,
-        bandwidth_bytes_per_s=None,
-        node_gap_source=source,
-    )
 
 
 def _verdict(

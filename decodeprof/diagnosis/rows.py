@@ -10,6 +10,7 @@ from decodeprof.analysis.families import FAMILIES
 from decodeprof.analysis.figures import KernelGroup, PhaseFigures, kernel_groups
 from decodeprof.analysis.intervals import union
 from decodeprof.analysis.sites import BlockingSite
+from decodeprof.analysis.traffic.rates import NameRate, name_rates
 from decodeprof.diagnosis.evidence import Evidence
 from decodeprof.model.calls import LAUNCHING, CallKind
 from decodeprof.model.diagnosis import (
@@ -23,7 +24,7 @@ from decodeprof.model.diagnosis import (
     Steps,
     SyncSite,
 )
-from decodeprof.model.trace import I64, ActivityKind, Trace
+from decodeprof.model.trace import I64, NONE, ActivityKind, Trace
 
 # Kernel names that get a row of their own in diagnosis.json; families always cover all.
 MOST_KERNEL_ROWS = 400
@@ -227,18 +228,20 @@ def sites_of(
 def kernels_of(evidence: Evidence) -> list[KernelRow]:
     """Kernels of the decode steps (of everything where there are none), families first."""
     steps, trace = evidence.steps, evidence.trace
-    rows = evidence.decode.rows if evidence.decode else np.empty(0, np.int64)
-    if len(rows):
-        groups, n = kernel_groups(trace, steps, rows), len(rows)
-    elif evidence.prefill is not None:
-        rows = evidence.prefill.rows
-        groups, n = kernel_groups(trace, steps, rows), len(rows)
-    else:
-        # With no steps there is no "per step": the whole window counts as one.
-        groups, n = kernel_groups(trace, steps, np.array([-1], np.int64)), 1
+    figures = evidence.decode or evidence.prefill
+    # With no steps there is no "per step": the whole window counts as one.
+    rows = figures.rows if figures is not None else np.array([NONE], np.int64)
+    groups, n = kernel_groups(trace, steps, rows), len(rows)
+    rates: dict[str, NameRate] = {}
+    if evidence.traffic is not None:
+        chosen = np.flatnonzero(np.isin(steps.activity_step, rows)).astype(np.int64)
+        rates = {r.name: r for r in name_rates(trace, evidence.traffic, chosen)}
     return [
         *_family_rows(groups, n),
-        *(_row(g.family, g.name, g.count, g.time_ns, n) for g in groups[:MOST_KERNEL_ROWS]),
+        *(
+            _row(g.family, g.name, g.count, g.time_ns, n, rates.get(g.name))
+            for g in groups[:MOST_KERNEL_ROWS]
+        ),
     ]
 
 
@@ -249,15 +252,18 @@ def _family_rows(groups: list[KernelGroup], n: int) -> list[KernelRow]:
         count[group.family] += group.count
         time[group.family] += group.time_ns
     order = sorted(count, key=lambda f: (-time[f], FAMILIES.index(f)))
-    return [_row(f, None, count[f], time[f], n) for f in order]
+    return [_row(f, None, count[f], time[f], n, None) for f in order]
 
 
-def _row(family: str, name: str | None, count: int, time_ns: int, n: int) -> KernelRow:
+def _row(
+    family: str, name: str | None, count: int, time_ns: int, n: int, rate: NameRate | None
+) -> KernelRow:
+    size = rate.bytes if rate else None
     return KernelRow(
         family=family,
         name=name,
         count_per_step=count / n,
         time_ns_per_step=round(time_ns / n),
-        bytes=None,
-        achieved_bytes_per_s=None,
+        bytes=round(size / n) if size is not None and size >= 0 else None,
+        achieved_bytes_per_s=rate.achieved_bytes_per_s if rate else None,
     )

@@ -36,6 +36,7 @@ def find(trace: Trace, context: Context) -> Cuts | None:
     if calls:
         cuts = _boundaries(calls, context)
         if cuts:
+            cuts[0] = replace(cuts[0], start_ns=_call_start(trace, cuts[0]))
             return Cuts(
                 method="forwards",
                 text=_text(calls),
@@ -80,6 +81,12 @@ def _call_end(trace: Trace) -> int:
     """Where the target's call ended: the closing synchronisation after it is not its own."""
     ends = [end for _, end, _ in _marks(trace, mark.CALL)]
     return max(ends) if ends else host_end(trace)
+
+
+def _call_start(trace: Trace, first: Cut) -> int:
+    """Where the first step begins: a prefill holds what the call does before its forward."""
+    starts = [start for start, end, _ in _marks(trace, mark.CALL) if start <= first.start_ns < end]
+    return max(starts) if starts and first.phase == "prefill" else first.start_ns
 
 
 def _calls(trace: Trace) -> list[_Call]:

@@ -1,0 +1,88 @@
+"""What can a step not be shorter than: its host, its device, its bytes, its operations?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from decodeprof import hardware
+from decodeprof.analysis.traffic.floor import StepFloor, step_floor
+from decodeprof.diagnosis.evidence import Evidence
+from decodeprof.diagnosis.predictions import Predictions
+from decodeprof.model.diagnosis import Floors
+
+
+@dataclass(frozen=True)
+class _Rate:
+    """A rate in units a second, and how it is known; None: not known."""
+
+    per_s: float | None
+    source: str | None
+
+
+def floors_of(evidence: Evidence, predicted: Predictions) -> Floors | None:
+    """The floors of the decode step whose times are shown, else of the prefill; None: no step."""
+    figures = evidence.decode or evidence.prefill
+    if figures is None or evidence.traffic is None:
+        return None
+    name = next((d.name for d in evidence.trace.devices if d.index == evidence.device), None)
+    gap, source = predicted.node_gap_ns, predicted.node_gap_source
+    if gap is None:
+        gap, source = hardware.typical_node_gap(name)
+    recording = evidence.recording
+    floor = step_floor(
+        evidence.trace,
+        evidence.steps,
+        evidence.traffic,
+        step=figures.shown,
+        model=recording.model if recording else None,
+    )
+    bandwidth = _bandwidth(evidence, name)
+    flops = _flops_rate(evidence, name, floor)
+    activities = int(evidence.counts.activities[figures.shown])
+    return Floors(
+        host_ns=predicted.host_ns,
+        busy_ns=figures.busy_ns,
+        node_gap_ns=gap,
+        device_ns=figures.busy_ns + activities * gap,
+        bytes_ns=_ns(floor.bytes, bandwidth.per_s),
+        bytes=floor.bytes,
+        flops_ns=_ns(floor.flops, flops.per_s),
+        flops=floor.flops,
+        bandwidth_bytes_per_s=bandwidth.per_s,
+        node_gap_source=source,
+        bandwidth_source=bandwidth.source,
+    )
+
+
+def _ns(amount: int | None, per_s: float | None) -> int | None:
+    return round(amount * 1e9 / per_s) if amount is not None and per_s else None
+
+
+def _bandwidth(evidence: Evidence, name: str | None) -> _Rate:
+    """The bandwidth that this device reached when it was measured, else its datasheet's."""
+    ceilings = evidence.recording.ceilings if evidence.recording else None
+    measured = [
+        rate
+        for rate in ((ceilings.copy_bytes_per_s, ceilings.read_bytes_per_s) if ceilings else ())
+        if rate
+    ]
+    if measured:
+        # Decode reads far more than it writes: the better of the two is the roof.
+        return _Rate(max(measured), "measured on this device while recording")
+    spec = hardware.lookup(name)
+    if spec is None:
+        return _Rate(None, None)
+    return _Rate(spec.bandwidth_bytes_per_s, f"datasheet of {spec.name}")
+
+
+def _flops_rate(evidence: Evidence, name: str | None, floor: StepFloor) -> _Rate:
+    ceilings = evidence.recording.ceilings if evidence.recording else None
+    if ceilings and ceilings.matmul_flops_per_s and floor.dtype in _HALF:
+        return _Rate(ceilings.matmul_flops_per_s, "measured on this device while recording")
+    spec = hardware.lookup(name)
+    rate = spec.peak_flops(floor.dtype) if spec and floor.dtype else None
+    return _Rate(rate, f"datasheet of {spec.name}" if spec and rate else None)
+
+
+_HALF = ("c10::BFloat16", "c10::Half")
+"""The element types that the measured matrix product speaks for: both halves run at one rate."""
