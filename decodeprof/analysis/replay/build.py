@@ -18,7 +18,7 @@ from decodeprof.analysis.replay.program import LAUNCH, Events, Program
 from decodeprof.analysis.replay.run import play_once
 from decodeprof.analysis.replay.waits import RECORD, WAIT, OrderCalls, order_calls
 from decodeprof.analysis.steps.found import Steps
-from decodeprof.model.trace import I64, NONE, Trace
+from decodeprof.model.trace import I8, I64, NONE, Trace
 
 # What CUDA's launch queue held on several NVIDIA GPUs; a recording measures its own.
 TYPICAL_QUEUE_DEPTH = 1_024
@@ -92,25 +92,8 @@ def build_program(source: Source, rows: range | None = None) -> Program:
         rows: indices of consecutive steps; None: everything, which then is no period.
     """
     trace, steps = source.trace, source.steps
-    calls = trace.calls
-    launches, order = source.launches, source.order
-    call = np.r_[launches.call, order.call]
-    op = np.r_[np.full(launches.count, LAUNCH, np.int8), order.op]
-    of_launch = np.r_[np.arange(launches.count), np.full(len(order.call), NONE)]
-    of_order = np.r_[np.full(launches.count, NONE), np.arange(len(order.call))]
-    sequence = np.lexsort((op, call, calls.start_ns[call]))
-    if rows is None:
-        begin = int(calls.start_ns[call].min()) if len(call) else 0
-        end = int(calls.end_ns[call].max()) if len(call) else 0
-    else:
-        begin, end = int(steps.host_start_ns[rows[0]]), int(steps.host_end_ns[rows[-1]])
-        if rows[-1] + 1 < steps.count:
-            # What the loop does between two marked steps recurs with them.
-            end = int(steps.host_start_ns[rows[-1] + 1])
-        at = calls.start_ns[call[sequence]]
-        sequence = sequence[(at >= begin) & (at < end)]
-    call, op = call[sequence], op[sequence]
-    of_launch, of_order = of_launch[sequence], of_order[sequence]
+    calls, launches, order = trace.calls, source.launches, source.order
+    begin, end, call, op, of_launch, of_order = _sequence(source, rows)
     work, python = _work(source, np.r_[begin, calls.start_ns[call], end])
     streams, index = np.unique(trace.device.stream[launches.activity], return_inverse=True)
     first, count, activity = _activities(source, call, of_launch)
@@ -148,6 +131,34 @@ def build_program(source: Source, rows: range | None = None) -> Program:
         slots=int((op == RECORD).sum()),
         queue_depth=source.queue_depth,
     )
+
+
+def _sequence(source: Source, rows: range | None) -> tuple[int, int, I64, I8, I64, I64]:
+    """Begin and end of the stretch, and its launches and ordering calls in the order of time.
+
+    Returns:
+        begin, end, and for each event its call, its op, and its row in `Source.launches` or in
+        `Source.order` (-1 in the other).
+    """
+    calls, steps = source.trace.calls, source.steps
+    launches, order = source.launches, source.order
+    call = np.r_[launches.call, order.call]
+    op = np.r_[np.full(launches.count, LAUNCH, np.int8), order.op]
+    of_launch = np.r_[np.arange(launches.count), np.full(len(order.call), NONE)]
+    of_order = np.r_[np.full(launches.count, NONE), np.arange(len(order.call))]
+    # A copy that waits for itself is launched before it waits.
+    sequence = np.lexsort((op, call, calls.start_ns[call]))
+    if rows is None:
+        begin = int(calls.start_ns[call].min()) if len(call) else 0
+        end = int(calls.end_ns[call].max()) if len(call) else 0
+    else:
+        begin, end = int(steps.host_start_ns[rows[0]]), int(steps.host_end_ns[rows[-1]])
+        if rows[-1] + 1 < steps.count:
+            # What the loop does between two marked steps recurs with them.
+            end = int(steps.host_start_ns[rows[-1] + 1])
+        at = calls.start_ns[call[sequence]]
+        sequence = sequence[(at >= begin) & (at < end)]
+    return begin, end, call[sequence], op[sequence], of_launch[sequence], of_order[sequence]
 
 
 def _spread(values: I64, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> I64:

@@ -9,10 +9,12 @@ import numpy as np
 from decodeprof.analysis.replay.delays import TYPICAL_NODE_GAP_NS, TYPICAL_QUEUED_NS, Delays
 from decodeprof.analysis.replay.program import LAUNCH, Events, Program
 from decodeprof.analysis.replay.waits import WAIT
-from decodeprof.model.trace import I64, NONE, Bool
+from decodeprof.model.trace import I64, NONE, Bool, Trace
 
 # What one launch call of an instantiated graph takes on the host where nobody measured it.
 TYPICAL_GRAPH_LAUNCH_NS = 10_000
+# On an H200 kernels of up to 32 blocks were 60 to 100 ns longer as nodes, larger ones shorter.
+LARGEST_SMALL_GRID = 32
 # Mean gaps beyond this are not the device's own step from node to node: branches wait there.
 LARGEST_NODE_GAP_NS = 5_000
 # A piece of this little of a step's activities is captured together with its neighbour: nobody
@@ -57,6 +59,34 @@ def graph_costs(
         lag_ns=max(delays.tail_ns["kernel"], 0),
         queued_ns=min(delays.queued_ns["graph"], 2 * TYPICAL_QUEUED_NS["graph"]),
     )
+
+
+def grid_shifts(trace: Trace, program: Program, *, small_ns: int, large_ns: int) -> I64:
+    """How much longer each activity would take as a graph's node, by the size of its grid.
+
+    The same kernels last otherwise in a graph than launched one by one. What is already in a graph
+    does not change.
+
+    Args:
+        trace: the trace.
+        program: a program of it.
+        small_ns: for grids of up to `LARGEST_SMALL_GRID` blocks.
+        large_ns: for larger ones; negative where they are faster in a graph.
+    """
+    shift = np.zeros(program.activities, np.int64)
+    events = program.events
+    rows = events.first[events.is_launch & (events.count == 1)]
+    known = program.activity[rows] != NONE
+    rows = rows[known]
+    blocks = trace.device.blocks[program.activity[rows]]
+    large = np.where(blocks > LARGEST_SMALL_GRID, large_ns, small_ns)
+    shift[rows] = np.where(blocks > 0, large, 0)
+    return shift
+
+
+def longer(program: Program, by_ns: I64) -> Program:
+    """The same with other durations; none falls below 1 ns."""
+    return replace(program, duration_ns=np.maximum(program.duration_ns + by_ns, 1))
 
 
 def scaled(program: Program, factor: float) -> Program:

@@ -126,6 +126,8 @@ class Program:
 
 
 def _carried(work: I64, kept: Bool) -> tuple[I64, int]:
+    if not len(work):
+        return work, 0
     total = np.cumsum(work)
     at = total[kept]
     rest = int(total[-1] - at[-1]) if len(at) else int(work.sum())

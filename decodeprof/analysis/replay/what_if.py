@@ -10,6 +10,7 @@ from decodeprof.analysis.replay.changes import (
     GraphCosts,
     as_graphs,
     last_wait,
+    longer,
     scaled,
     without_host,
     without_waits,
@@ -77,6 +78,13 @@ class Question:
     cannot_capture: Bool | None = None
     """For each event, whether it is a wait that no graph can hold and that stays; None: unknown."""
     traffic: Traffic | None = None
+    in_graph_ns: I64 | None = None
+    """Per activity: how much longer it takes as a graph's node (`changes.grid_shifts`)."""
+
+    @property
+    def for_graphs(self) -> Program:
+        """The program with the durations that its activities have as nodes."""
+        return self.program if self.in_graph_ns is None else longer(self.program, self.in_graph_ns)
 
 
 def what_ifs(question: Question) -> Outcomes:
@@ -95,7 +103,7 @@ def what_ifs(question: Question) -> Outcomes:
     smaller = fused(program, question.roles, question.traffic)
     fuses = smaller.activities < program.activities
     launches = int(program.events.is_launch.sum())
-    graph = as_graphs(program, last_wait(program), question.costs)
+    graph = as_graphs(question.for_graphs, last_wait(program), question.costs)
     captures = int(graph.events.is_launch.sum()) < launches
     together = without_waits(smaller)
     if captures:
@@ -191,7 +199,7 @@ class _Teller:
         question = self.question
         if question.cannot_capture is None or not question.cannot_capture.any():
             return None
-        program = as_graphs(question.program, question.cannot_capture, question.costs)
+        program = as_graphs(question.for_graphs, question.cannot_capture, question.costs)
         pieces = int(program.events.is_launch.sum()) / max(program.steps, 1)
         return self._outcome(
             program,

@@ -10,6 +10,7 @@ from decodeprof.analysis.replay.build import Source, build_program
 from decodeprof.analysis.replay.changes import (
     as_graphs,
     graph_costs,
+    grid_shifts,
     last_wait,
     scaled,
     without_waits,
@@ -299,6 +300,28 @@ def test_the_host_scale_is_found_again_and_only_where_the_step_responds() -> Non
     step = replay(program).step_ns
     for share in (0.97, 1.0, 1.03, 2.0):
         assert host_scale(program, round(share * step)) is None
+
+
+def test_kernels_may_take_another_time_as_nodes() -> None:
+    source = loop(chain_step)
+    source = replace(
+        source,
+        trace=replace(
+            source.trace,
+            device=replace(
+                source.trace.device, blocks=np.arange(len(source.trace.device)) % 64 + 1
+            ),
+        ),
+    )
+    asked = question(source)
+    shift = grid_shifts(source.trace, asked.program, small_ns=90, large_ns=-300)
+    assert set(shift.tolist()) == {90, -300}
+    before, after = what_ifs(asked), what_ifs(replace(asked, in_graph_ns=shift))
+    assert before.cuda_graph is not None
+    assert after.cuda_graph is not None
+    changed = after.cuda_graph.step_ns.expected - before.cuda_graph.step_ns.expected
+    assert changed == int(shift.sum())
+    assert after.no_host == before.no_host
 
 
 def test_graph_costs_say_where_they_come_from() -> None:
