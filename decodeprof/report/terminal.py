@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -59,6 +60,10 @@ _NOTE_MARKS: dict[str, tuple[str, Style]] = {
 }
 _INDENT = 2
 _GAP = 2
+# A number and its unit stay on one line. The stand-in for the space between them is a character of
+# private use, one cell wide; a no-break space would not do, since rich breaks lines there too.
+_BEFORE_UNIT = re.compile(r"(?<=[0-9]) (?=(?:[nµm]?s|%|×|[kMGT]?B(?:/s)?)(?![0-9A-Za-z]))")
+_GLUE = "\ue000"
 _NARROWEST_TEXT = 20
 """Text is not wrapped to fewer cells than this; beside a wide value it goes below."""
 
@@ -252,7 +257,12 @@ def _text(spans: Line) -> Text:
 
 def _wrap(text: Text, width: int) -> list[Text]:
     measure = Console(file=io.StringIO(), width=width, color_system=None, _environ={})
-    return list(text.wrap(measure, max(width, _NARROWEST_TEXT)))
+    glued = text.copy()
+    glued.plain = _BEFORE_UNIT.sub(_GLUE, glued.plain)
+    lines = list(glued.wrap(measure, max(width, _NARROWEST_TEXT)))
+    for one in lines:
+        one.plain = one.plain.replace(_GLUE, " ")
+    return lines
 
 
 def _wrapped(spans: Line, width: int) -> list[Text]:

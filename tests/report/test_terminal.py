@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,17 @@ from rich.console import Console
 
 from decodeprof.model.diagnosis import Diagnosis
 from decodeprof.report import terminal
-from decodeprof.report.blocks import Bar, BarPart, Fact, Facts, Section, Table, View, line
+from decodeprof.report.blocks import (
+    Bar,
+    BarPart,
+    Fact,
+    Facts,
+    Paragraph,
+    Section,
+    Table,
+    View,
+    line,
+)
 from decodeprof.report.view import view
 from tests.golden import check_golden
 from tests.report import diagnoses
@@ -139,3 +150,12 @@ def test_a_style_does_not_spread_to_what_follows() -> None:
     )
     terminal.render(shown, console)
     assert "\x1b[2mlabel\x1b[0m  value  detail\n" in file.getvalue()
+
+
+def test_a_number_and_its_unit_stay_on_one_line() -> None:
+    words = "of a step it took 8.0 % and 12.5 µs and 3 s and 4.27 TB/s at most"
+    shown = View((), (Section("p", "", (Paragraph(line(words)),)),))
+    for width in range(40, 60):
+        lines = terminal.text(shown, width=width).split("\n")
+        assert not any(re.match(r"(%|µs|s|TB/s)( |$)", one) for one in lines), width
+        assert " ".join(lines).split() == words.split()
