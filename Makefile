@@ -9,8 +9,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CANDIDATES := $(PYTHON) python3.13 python3.12 python3.11 python3 python
-TORCH := $(shell sed -n 's/^ *"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
-CPU_WHEELS := https://download.pytorch.org/whl/cpu
 WORKERS ?= 2
 
 .PHONY: demo test lint setup
@@ -30,8 +28,6 @@ lint: $(READY)
 
 setup: $(READY)
 
-# Where there is no NVIDIA GPU, torch's CPU wheel is fetched first: the default one brings gigabytes
-# of CUDA libraries. If that fails, the default index decides.
 $(READY): pyproject.toml
 	@set -euo pipefail; \
 	if [ ! -x $(BIN)/python ]; then \
@@ -47,10 +43,6 @@ $(READY): pyproject.toml
 	  fi; \
 	  echo "setting up $(VENV) with $$($$found --version)" >&2; \
 	  $$found -m venv $(VENV); \
-	fi
-	@if [ ! -e /dev/nvidia0 ] && [ "$$(uname)" = Linux ]; then \
-	  $(BIN)/python -m pip install --quiet --no-deps --retries 0 --timeout 60 \
-	    --index-url $(CPU_WHEELS) "$(TORCH)" || true; \
 	fi
 	@$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	@touch $(READY)
