@@ -59,9 +59,7 @@ def main() -> None:
 def _report_own_errors(channel: Channel) -> None:
     """Say so when it is decodeprof that fails; the traceback goes to stderr as always."""
 
-    def hook(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         sys.__excepthook__(kind, error, trace)
         text = "".join(traceback.format_exception_only(error)).strip()
         hint = "the traceback above belongs into a report of this bug"

@@ -68,8 +68,9 @@ def _main(
                     return key, False
     # The count that most of the recurring calls share is the number of steps.
     shared = Counter(counts[key] for key in recurring)
-    most = max(shared, key=lambda count: (shared[count], count))
-    return next(key for key in recurring if counts[key] == most), len(shared) > 1
+    # Of equals the earliest: a step begins with its first call.
+    main = max(recurring, key=lambda key: shared[counts[key]])
+    return main, len(shared) > 1
 
 
 def _prefill(

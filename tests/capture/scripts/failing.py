@@ -10,7 +10,7 @@ from torch import nn
 
 layer = nn.Linear(4, 4)
 state: dict[str, Any] = {"calls": 0}
-seen: list[int] = []
+seen: list[str] = []
 OTHER_CALL = 9
 """With calls that never agree the warm-up makes seven; this is the second one that is timed."""
 
@@ -81,8 +81,8 @@ def profiles_itself() -> list[int]:
         return _run()
 
 
-def differs(seen: list[int]) -> list[int]:
-    seen.append(1)
+def differs(seen: list[str]) -> list[int]:
+    seen.append("again")
     return _run(5 + state["calls"] % 2)
 
 

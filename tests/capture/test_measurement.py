@@ -1,0 +1,162 @@
+"""Medians, intervals, the slope, and what becomes of a trace."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decodeprof.capture.calibration import floor_ns, read
+from decodeprof.capture.passes import completeness
+from decodeprof.capture.scrub import EventCounts, count_events, scrub, write_trace
+from decodeprof.capture.statistics import half_interval_share, lower_median
+from decodeprof.capture.timing import Clocked, Stamps, slope_ns_per_token, steady_samples
+from decodeprof.capture.warmup import token_parameter
+from decodeprof.capture.watch import Boundary
+from decodeprof.recording import Run
+
+
+def test_the_lower_median_occurred() -> None:
+    assert lower_median([4, 1, 3, 2]) == 2
+    assert lower_median([5]) == 5
+
+
+def test_the_interval_lies_between_order_statistics() -> None:
+    # 100 samples: ranks 50 - 9.8 and 50 + 9.8, so the 40th and the 61st (from 0: 39 and 60).
+    samples = list(range(1000, 1100))
+    assert half_interval_share(samples) == (1060 - 1039) / 2 / 1049
+    assert half_interval_share([7] * 50) == 0
+    assert half_interval_share([1, 2, 3, 4, 5]) is None
+    assert half_interval_share([]) is None
+
+
+@given(st.lists(st.integers(1, 10**9), min_size=6))
+def test_an_interval_is_never_wider_than_the_samples(samples: list[int]) -> None:
+    share = half_interval_share(samples)
+    assert share is not None
+    assert 0 <= share <= (max(samples) - min(samples)) / 2 / lower_median(samples)
+
+
+def test_a_call_is_split_at_its_boundaries() -> None:
+    stamps = Stamps(on_device=False, host_ns=[110, 150, 180, 215])
+    run = Clocked((100, None), (220, None), 230, stamps).run(tokens=4)
+    assert run == Run(
+        total_ns=130,
+        tokens=4,
+        steps=3,
+        ttft_ns=50,
+        step_ns=[30, 35, 5],
+        host_step_ns=[30, 35, 5],
+    )
+    nothing = Clocked((100, None), (220, None), 230, Stamps(on_device=False)).run(tokens=None)
+    assert (nothing.steps, nothing.step_ns, nothing.ttft_ns) == (0, [], None)
+
+
+def test_a_boundary_that_is_withdrawn_was_none() -> None:
+    stamps = Stamps(on_device=False)
+    stamps.start(Boundary("decodeprof.yield"))
+    stamps.start(Boundary("decodeprof.yield"))
+    stamps.withdraw()
+    assert len(stamps.host_ns) == 1
+
+
+def test_steady_samples_leave_the_first_and_the_last_step_out() -> None:
+    assert steady_samples([Run(total_ns=9, step_ns=[5, 1, 2, 6])]) == [1, 2]
+    assert steady_samples([Run(total_ns=9, step_ns=[5, 6])]) == [5, 6]
+    assert steady_samples([Run(total_ns=90, tokens=9)]) == [10]
+
+
+def test_the_slope_is_time_over_tokens() -> None:
+    full = [Run(total_ns=each, tokens=16) for each in (1700, 1800, 9000)]
+    short = [Run(total_ns=each, tokens=8) for each in (1000, 1100)]
+    assert slope_ns_per_token(full, short) == (1800 - 1000) // 8
+    assert slope_ns_per_token(short, full) is None
+    assert slope_ns_per_token([Run(total_ns=1, tokens=16)], short) is None
+    assert slope_ns_per_token([], short) is None
+
+
+def _go(prompt: list[int], max_new_tokens: int = 32, batch: int = 32, top_k: int = 5) -> None:
+    del prompt, max_new_tokens, batch, top_k
+
+
+def test_the_argument_that_says_how_many_tokens() -> None:
+    assert token_parameter(_go, {"batch": 1}, tokens=32) == "max_new_tokens"
+    assert token_parameter(_go, {}, tokens=32) == "max_new_tokens"
+    assert token_parameter(_go, {"top_k": 9}, tokens=9) == "top_k"
+    assert token_parameter(_go, {}, tokens=31) is None
+    assert token_parameter(_go, {}, tokens=None) is None
+
+
+TRACE = b"""{
+  "schemaVersion": 1,
+  "host_name": "box-17",
+  "baseTimeNanoseconds": 1790857026000000000,
+  "traceEvents": [
+  {
+    "ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 5135175889376.432, "dur": 2.010,
+    "args": { "file": "/home/ann/project/run.py", "cache": "/tmp/torchinductor_ann/x.py" }
+  },
+  { "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 1.000, "dur": 2.000,
+    "args": { "correlation": 7 } },
+  { "ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "ts": 20.000, "dur": 2.000,
+    "args": { "correlation": 8 } },
+  { "ph": "X", "cat": "kernel", "name": "add", "ts": 6.125, "dur": 1.100,
+    "args": { "correlation": 7 } },
+  { "ph": "X", "cat": "kernel", "name": "add", "ts": 30.000, "dur": 0.960,
+    "args": { "correlation": 8 } },
+  { "ph": "X", "cat": "kernel", "name": "add", "ts": 31.400, "dur": 0.992,
+    "args": { "correlation": 8 } },
+  { "ph": "X", "cat": "gpu_memcpy", "name": "Memcpy", "ts": 40.000, "dur": 0.992, "args": {} }
+  ],"traceName": "/home/ann/secret/x.json" }
+"""
+
+
+def test_a_trace_keeps_its_layout_and_loses_its_paths() -> None:
+    prefixes = [("/home/ann/project/", ""), ("/home/ann/", "~/"), ("/tmp/", "tmp/")]
+    scrubbed = scrub(TRACE, prefixes=prefixes, names=["box-17", "ann"])
+    for word in (b"ann/", b"_ann", b"box-17", b"/home", b"/tmp", b"secret"):
+        assert word not in scrubbed
+    before: dict[str, Any] = json.loads(TRACE)
+    after: dict[str, Any] = json.loads(scrubbed)
+    assert after["traceName"] == "trace.json"
+    assert after["traceEvents"][0]["args"] == {
+        "file": "run.py",
+        "cache": "tmp/torchinductor_-/x.py",
+    }
+    assert after["traceEvents"][1:] == before["traceEvents"][1:]
+    assert b"5135175889376.432" in scrubbed
+
+
+def test_equal_traces_give_equal_files(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_trace(tmp_path / name, TRACE)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert gzip.decompress((tmp_path / "a").read_bytes()) == TRACE
+
+
+def test_events_are_counted_without_parsing() -> None:
+    assert count_events(TRACE) == EventCounts(kernels=3, device_activities=4, launches=2, ops=1)
+
+
+@pytest.mark.parametrize(
+    ("counts", "on_device", "said"),
+    [
+        (EventCounts(3, 4, 2, 1), True, ""),
+        (EventCounts(0, 0, 1200, 9), True, "1,200 launches but no kernels"),
+        (EventCounts(0, 0, 0, 9), True, "no GPU activity"),
+        (EventCounts(0, 0, 0, 9), False, "CPU operators only"),
+    ],
+)
+def test_what_a_trace_lacks_is_said(counts: EventCounts, on_device: bool, said: str) -> None:
+    reason = completeness(counts, on_device=on_device)
+    assert said in reason
+    assert bool(reason) == bool(said)
+
+
+def test_a_short_profile_shows_latency_and_kernel_time() -> None:
+    assert read(TRACE) == (960, [5125])
+    assert floor_ns([5125, 5000, 9000]) == 5000
+    assert floor_ns([]) is None

@@ -1,0 +1,84 @@
+"""Tokens of one call, from whatever it returns."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from decodeprof.capture.tokens import Counted, Returned, count
+
+
+def counted(
+    value: Any, *, forwards: int = 0, first_query: int | None = None, **arguments: Any
+) -> Counted:
+    return count(
+        Returned("function", value),
+        arguments=arguments,
+        first_query=first_query,
+        forwards=forwards,
+        stated=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "tokens", "batch"),
+    [
+        ([5, 6, 7], 3, 1),
+        ([[5, 6], [7, 8, 9]], 3, 2),
+        ([torch.tensor(5), torch.tensor([6])], 2, 1),
+        (torch.tensor([5, 6, 7, 8]), 4, 1),
+        (torch.zeros(2, 9, dtype=torch.int32), 9, 2),
+        (([5, 6], "text"), 2, 1),
+        ({"text": "a", "tokens": [1, 2, 3]}, 3, 1),
+    ],
+)
+def test_sequences_of_integers_are_tokens(value: Any, tokens: int, batch: int) -> None:
+    found = counted(value)
+    assert (found.tokens, found.batch, found.source) == (tokens, batch, "returned list")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, "text", [], [0.5], torch.zeros(3), torch.zeros(2, 3, 4, dtype=torch.int64), [True]],
+)
+def test_what_is_no_sequence_of_tokens_leaves_the_forwards(value: Any) -> None:
+    assert counted(value).source == "unknown"
+    found = counted(value, forwards=7)
+    assert (found.tokens, found.source) == (7, "forwards")
+
+
+def test_a_prompt_among_the_arguments_is_taken_off() -> None:
+    found = counted([1, 2, 3, 9, 8], prompt=[1, 2, 3])
+    assert (found.tokens, found.values) == (2, (9, 8))
+    ids = torch.tensor([[1, 2], [3, 4]])
+    whole = torch.tensor([[1, 2, 7], [3, 4, 7]])
+    assert counted(whole, inputs={"input_ids": ids}).tokens == 1
+    assert counted(whole, ids=ids).batch == 2
+
+
+def test_a_prompt_that_only_the_forwards_show_is_taken_off() -> None:
+    assert counted([0] * 12, first_query=4, forwards=8).tokens == 8
+    assert counted([0] * 12, first_query=4, forwards=7).tokens == 12
+
+
+def test_as_many_as_forwards_are_all_new() -> None:
+    assert counted([1, 2, 3], forwards=3, stop=[1]).tokens == 3
+
+
+def test_yields_count_one_token_each() -> None:
+    items = (torch.tensor([3, 4]), torch.tensor([5, 6]))
+    found = count(
+        Returned("generator", None, items, 2),
+        arguments={},
+        first_query=None,
+        forwards=0,
+        stated=None,
+    )
+    assert (found.tokens, found.batch, found.source) == (2, 2, "yields")
+
+
+def test_what_the_user_states_holds() -> None:
+    found = count(
+        Returned("function", "text"), arguments={}, first_query=None, forwards=3, stated=40
+    )
+    assert (found.tokens, found.source) == (40, "--new-tokens")
