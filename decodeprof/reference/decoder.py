@@ -304,7 +304,7 @@ def _forward_for(
         return spelled_out, None
     kernels = kernels or KernelOptions()
     forward = JoinedModel(model, capacity, choose_jobs(kernels, model.embedding.device))
-    return forward, MatvecModel(forward) if kernels.matvec else None
+    return forward, MatvecModel(forward, overlap=kernels.overlap) if kernels.matvec else None
 
 
 def _check_options(mode: str, device: torch.device, rows: int, check_every: int) -> None:

@@ -66,6 +66,11 @@ def _join_layer(layer: Layer) -> JoinedLayer:
 
 
 def _join(*projections: nn.Linear) -> Tensor:
+    """One matrix over the projections' rows; if they are views of one already, that one."""
+    first = projections[0].weight
+    rows = sum(projection.weight.shape[0] for projection in projections)
+    if len({p.weight.untyped_storage().data_ptr() for p in projections}) == 1:
+        return first.detach().as_strided((rows, first.shape[1]), first.stride())
     joined = torch.cat([projection.weight.detach() for projection in projections])
     at = 0
     for projection in projections:

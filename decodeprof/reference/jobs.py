@@ -8,6 +8,7 @@ same job.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ class KernelOptions:
         gate: SwiGLU's activation.
         matvec: at batch 1, matrices with the norm, the residual and the gate folded in, and an
             output projection that ends in the token; larger batches keep the matrix kernels.
+        overlap: let each kernel of the matvec path begin, and ask for its weights, while the one
+            before still runs (programmatic dependent launch).
     """
 
     norm: bool = False
@@ -36,9 +39,12 @@ class KernelOptions:
     attend: bool = False
     gate: bool = False
     matvec: bool = False
+    overlap: bool = False
 
 
-ALL_KERNELS = KernelOptions(norm=True, place=True, attend=True, gate=True, matvec=True)
+ALL_KERNELS = KernelOptions(
+    norm=True, place=True, attend=True, gate=True, matvec=True, overlap=True
+)
 
 
 def why_no_triton(device: torch.device) -> str | None:
@@ -56,8 +62,10 @@ def choose_jobs(options: KernelOptions, device: torch.device) -> Jobs:
         return TORCH
     return Jobs(
         add_norm=_add_norm if options.norm else TORCH.add_norm,
-        place=_place if options.place else TORCH.place,
-        attend=_attend if options.attend else TORCH.attend,
+        place=functools.partial(_place, overlap=options.overlap) if options.place else TORCH.place,
+        attend=functools.partial(_attend, overlap=options.overlap)
+        if options.attend
+        else TORCH.attend,
         gate=_gate if options.gate else TORCH.gate,
         attend_needs_mask=not options.attend,
     )
@@ -74,7 +82,7 @@ def _add_norm(
     return add_norm(residual, delta, weight, eps)
 
 
-def _place(qkv: Tensor, weights: JoinedLayer, layer: int, turn: Turn) -> Tensor:
+def _place(qkv: Tensor, weights: JoinedLayer, layer: int, turn: Turn, *, overlap: bool) -> Tensor:
     from decodeprof.reference.kernels.place import place
 
     return place(
@@ -84,13 +92,16 @@ def _place(qkv: Tensor, weights: JoinedLayer, layer: int, turn: Turn) -> Tensor:
         turn.positions,
         (turn.cache.keys[layer], turn.cache.values[layer]),
         turn.eps,
+        overlap=overlap,
     )
 
 
-def _attend(q: Tensor, layer: int, turn: Turn) -> Tensor:
+def _attend(q: Tensor, layer: int, turn: Turn, *, overlap: bool) -> Tensor:
     from decodeprof.reference.kernels.attend import attend
 
-    return attend(q, turn.cache.keys[layer], turn.cache.values[layer], turn.positions)
+    return attend(
+        q, turn.cache.keys[layer], turn.cache.values[layer], turn.positions, overlap=overlap
+    )
 
 
 def _gate(gate_up: Tensor) -> Tensor:

@@ -9,6 +9,8 @@ down; and a step of 28 layers has some 200, of which the gaps between cost 0.08 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -45,7 +47,9 @@ def matvec_torch(job: Weigh, x: Tensor, *, residual: Tensor | None, eps: float) 
     return out if residual is None else residual.add_(out)
 
 
-def matvec_triton(job: Weigh, x: Tensor, *, residual: Tensor | None, eps: float) -> Tensor:
+def matvec_triton(
+    job: Weigh, x: Tensor, *, residual: Tensor | None, eps: float, overlap: bool = False
+) -> Tensor:
     """The same as one kernel; `residual` is added to in place."""
     from decodeprof.reference.kernels.matvec import matvec
 
@@ -62,6 +66,7 @@ def matvec_triton(job: Weigh, x: Tensor, *, residual: Tensor | None, eps: float)
         gated=job.gated,
         eps=eps,
         blocks=choose_blocks(rows, job.weight.shape[1], gated=job.gated),
+        overlap=overlap,
     )
     return out
 
@@ -81,12 +86,16 @@ class MatvecModel:
 
     Args:
         joined: the weights, and the jobs (place and attend) that are not matrices.
+        overlap: let kernels begin before the one before has ended, where Triton runs.
     """
 
-    def __init__(self, joined: JoinedModel) -> None:
+    def __init__(self, joined: JoinedModel, *, overlap: bool) -> None:
         self.joined = joined
+        self._overlap = overlap
         triton_runs = why_no_triton(joined.embedding.device) is None
-        self._matvec = matvec_triton if triton_runs else matvec_torch
+        self._matvec: Callable[..., Tensor] = matvec_torch
+        if triton_runs:
+            self._matvec = functools.partial(matvec_triton, overlap=overlap)
         self.ends_in_token = triton_runs
         """Whether `take_best` is a kernel; elsewhere logits are made and sampled as usual."""
         self._layers = [
@@ -144,4 +153,5 @@ class MatvecModel:
             stops=stops,
             eps=self.joined.config.norm_eps,
             blocks=choose_blocks(*self.joined.head.shape),
+            overlap=self._overlap,
         )

@@ -25,13 +25,16 @@ def _add_norm(
     inside = at < SIZE
     x = tl.load(residual + row * SIZE + at, mask=inside, other=0.0)
     if HAS_DELTA:
-        wide = x.to(tl.float32) + tl.load(delta + row * SIZE + at, mask=inside, other=0.0)
+        wide = tl.load(delta + row * SIZE + at, mask=inside, other=0.0).to(tl.float32)
+        wide += x.to(tl.float32)
         x = wide.to(x.dtype)
         tl.store(added + row * SIZE + at, x, mask=inside)
     wide = x.to(tl.float32)
     scale = tl.rsqrt(tl.sum(wide * wide, axis=0) / SIZE + eps)
-    w = tl.load(weight + at, mask=inside, other=0.0)
-    tl.store(normed + row * SIZE + at, (wide * scale).to(x.dtype) * w, mask=inside)
+    w = tl.load(weight + at, mask=inside, other=0.0).to(tl.float32)
+    # Rounded in between, where PyTorch rounds.
+    wide = (wide * scale).to(x.dtype).to(tl.float32) * w
+    tl.store(normed + row * SIZE + at, wide.to(x.dtype), mask=inside)
 
 
 def add_norm(

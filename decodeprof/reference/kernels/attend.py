@@ -11,6 +11,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 PROGRAMS = 128
 """Programs to aim at: about one for each processor of the GPU."""
@@ -38,7 +39,11 @@ def _attend_part(
     DIM: tl.constexpr,
     SPLITS: tl.constexpr,
     BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    if OVERLAP:
+        gdc_launch_dependents()
+        gdc_wait()
     pair = tl.program_id(0)
     split = tl.program_id(1)
     row = pair // KV_HEADS
@@ -89,7 +94,11 @@ def _attend_join(
     GROUP: tl.constexpr,
     DIM: tl.constexpr,
     SPLITS: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    if OVERLAP:
+        gdc_launch_dependents()
+        gdc_wait()
     query = tl.program_id(0)
     split = tl.arange(0, SPLITS)
     dim = tl.arange(0, DIM)
@@ -102,7 +111,9 @@ def _attend_join(
     tl.store(out + query * DIM + dim, result.to(out.dtype.element_ty))
 
 
-def attend(q: Tensor, keys: Tensor, values: Tensor, positions: Tensor) -> Tensor:
+def attend(
+    q: Tensor, keys: Tensor, values: Tensor, positions: Tensor, *, overlap: bool = False
+) -> Tensor:
     """`fused.attend`: ``q [rows, heads, head_dim]`` over one layer's cache, up to `positions`."""
     rows, kv_heads, capacity, head_dim = keys.shape
     heads = q.shape[1]
@@ -131,9 +142,20 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, positions: Tensor) -> Tensor
         DIM=head_dim,
         SPLITS=splits,
         BLOCK=BLOCK,
+        OVERLAP=overlap,
         num_warps=4,
+        launch_pdl=overlap,
     )
     _attend_join[(rows * heads,)](
-        part, top[0], top[1], out, GROUP=group, DIM=head_dim, SPLITS=splits, num_warps=1
+        part,
+        top[0],
+        top[1],
+        out,
+        GROUP=group,
+        DIM=head_dim,
+        SPLITS=splits,
+        OVERLAP=overlap,
+        num_warps=1,
+        launch_pdl=overlap,
     )
     return out

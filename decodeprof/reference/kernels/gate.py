@@ -18,8 +18,8 @@ def _gate(gate_up, out, SIZE: tl.constexpr, BLOCK: tl.constexpr):
     inside = at < SIZE
     gates = tl.load(gate_up + row * 2 * SIZE + at, mask=inside, other=0.0).to(tl.float32)
     ups = tl.load(gate_up + row * 2 * SIZE + SIZE + at, mask=inside, other=0.0)
-    silu = (gates * tl.sigmoid(gates)).to(ups.dtype)
-    tl.store(out + row * SIZE + at, silu * ups, mask=inside)
+    silu = (gates * tl.sigmoid(gates)).to(ups.dtype).to(tl.float32)
+    tl.store(out + row * SIZE + at, (silu * ups.to(tl.float32)).to(ups.dtype), mask=inside)
 
 
 def gate(gate_up: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
@@ -25,7 +26,11 @@ def _best_of_block(
     SIZE: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    if OVERLAP:
+        gdc_launch_dependents()
+        gdc_wait()
     block = tl.program_id(0)
     row = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     inside = row < rows
@@ -65,7 +70,11 @@ def _take(
     rows,
     STOPS: tl.constexpr,
     BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    if OVERLAP:
+        gdc_launch_dependents()
+        gdc_wait()
     lane = tl.arange(0, BLOCK)
     high = tl.full([BLOCK], float("-inf"), tl.float32)
     high_row = tl.full([BLOCK], 0, tl.int32) + rows
@@ -100,6 +109,7 @@ def take_best(
     stops: Tensor,
     eps: float,
     blocks: tuple[int, int, int],
+    overlap: bool,
 ) -> None:
     """Greedy choice of one row's next token, and the bookkeeping of `decoder.take`.
 
@@ -114,6 +124,7 @@ def take_best(
         stops: int64, a power of two of them.
         eps: of the norm.
         blocks: output rows a program, columns at a time, warps.
+        overlap: begin while the kernel before still runs, and let the next one do so.
     """
     rows, size = weight.shape
     block_rows, block_size, warps = blocks
@@ -131,7 +142,9 @@ def take_best(
         SIZE=size,
         BLOCK_ROWS=block_rows,
         BLOCK_SIZE=block_size,
+        OVERLAP=overlap,
         num_warps=warps,
+        launch_pdl=overlap,
     )
     _take[(1,)](
         best,
@@ -145,5 +158,7 @@ def take_best(
         rows,
         STOPS=stops.shape[0],
         BLOCK=1024,
+        OVERLAP=overlap,
         num_warps=8,
+        launch_pdl=overlap,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
@@ -27,26 +28,40 @@ def _matvec(
     NORM: tl.constexpr,
     ADD: tl.constexpr,
     GATED: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    if OVERLAP:
+        gdc_launch_dependents()
     row = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     inside = (row < rows)[:, None]
     column = tl.arange(0, BLOCK_SIZE)
     total = tl.zeros([BLOCK_ROWS, BLOCK_SIZE], tl.float32)
     gated = tl.zeros([BLOCK_ROWS, BLOCK_SIZE], tl.float32)
     square = tl.zeros([BLOCK_SIZE], tl.float32)
+    source = weight + row[:, None] * SIZE + column[None, :]
+    # Weights depend on no kernel before this one: their first tile is asked for before the wait.
+    w = tl.load(source, mask=inside, other=0.0, eviction_policy="evict_first")
+    if GATED:
+        up = tl.load(source + rows * SIZE, mask=inside, other=0.0, eviction_policy="evict_first")
+    if OVERLAP:
+        gdc_wait()
     for start in tl.static_range(0, SIZE, BLOCK_SIZE):
         at = start + column
-        source = weight + row[:, None] * SIZE + at[None, :]
-        w = tl.load(source, mask=inside, other=0.0, eviction_policy="evict_first")
+        if start > 0:
+            w = tl.load(source + start, mask=inside, other=0.0, eviction_policy="evict_first")
+            if GATED:
+                up = tl.load(
+                    source + rows * SIZE + start,
+                    mask=inside,
+                    other=0.0,
+                    eviction_policy="evict_first",
+                )
         vector = tl.load(x + at).to(tl.float32)
         if NORM:
             square += vector * vector
             vector = vector * tl.load(norm + at)
         total += w * vector[None, :]
         if GATED:
-            up = tl.load(
-                source + rows * SIZE, mask=inside, other=0.0, eviction_policy="evict_first"
-            )
             gated += up * vector[None, :]
     result = tl.sum(total, axis=1)
     if NORM:
@@ -72,6 +87,7 @@ def matvec(
     gated: bool,
     eps: float,
     blocks: tuple[int, int, int],
+    overlap: bool,
 ) -> None:
     """``out = weight @ x``, with `x` normalised, `residual` added or pairs of rows gated.
 
@@ -84,6 +100,7 @@ def matvec(
         gated: combine row r and row r + rows as SwiGLU does.
         eps: of the norm.
         blocks: output rows a program, columns at a time (dividing size), warps.
+        overlap: begin while the kernel before still runs, and let the next one do so.
     """
     size = weight.shape[1]
     rows = weight.shape[0] // 2 if gated else weight.shape[0]
@@ -102,5 +119,7 @@ def matvec(
         NORM=norm is not None,
         ADD=residual is not None,
         GATED=gated,
+        OVERLAP=overlap,
         num_warps=warps,
+        launch_pdl=overlap,
     )

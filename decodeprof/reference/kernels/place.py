@@ -6,6 +6,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
@@ -25,7 +26,11 @@ def _place(
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     DIM: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    if OVERLAP:
+        gdc_launch_dependents()
+        gdc_wait()
     row = tl.program_id(0)
     head = tl.program_id(1)
     half = tl.arange(0, DIM // 2)
@@ -65,6 +70,8 @@ def place(
     positions: Tensor,
     cache: tuple[Tensor, Tensor],
     eps: float,
+    *,
+    overlap: bool = False,
 ) -> Tensor:
     """`fused.place`: norms of q and k, cosine and sine tables, keys and values of one layer."""
     keys, values = cache
@@ -85,6 +92,8 @@ def place(
         HEADS=heads,
         KV_HEADS=kv_heads,
         DIM=head_dim,
+        OVERLAP=overlap,
         num_warps=1,
+        launch_pdl=overlap,
     )
     return q

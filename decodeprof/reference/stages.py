@@ -1,0 +1,334 @@
+"""The stages from the plain loop to the fast one: what does each remove, and what is it worth?
+
+Each stage is the one before with one change. `run` measures one on this machine, and each is also a
+target of its own: ``decodeprof diagnose decodeprof.reference.stages:graph``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from decodeprof.reference import demo
+from decodeprof.reference.compiled import graphs_skipped
+from decodeprof.reference.decoder import FastDecoder
+from decodeprof.reference.jobs import KernelOptions, why_no_triton
+from decodeprof.reference.measure import KernelRow, step_counts, step_ns
+from decodeprof.reference.model import Model, step_weight_bytes
+from decodeprof.reference.plain import generate as plain_generate
+
+CAPACITY = 512
+"""Tokens a row: some prompt, and texts long enough to time."""
+COMPARED_TOKENS = 32
+"""Tokens of each stage set against the plain loop's."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One way to decode.
+
+    Attributes:
+        lesson: what it changes, and what that removes, in one sentence.
+        build: makes the decoder; none for the plain loop, which has no state.
+        needs_cuda: it is made of graphs.
+    """
+
+    name: str
+    lesson: str
+    build: Callable[[Model], FastDecoder] | None
+    needs_cuda: bool = False
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What a stage does on this machine; per decode step at batch 1. None: not known.
+
+    Attributes:
+        kernels_per_layer: kernels ÷ layers, those outside the layers included.
+        mbu_share: weight bytes ÷ step time ÷ bandwidth; the cache's bytes are not counted.
+        same_tokens: leading tokens that equal the plain loop's, of `compared_tokens`.
+        capture_seconds: of the decode graph alone, warm-up included.
+        pool_bytes: that the decode graph keeps for itself.
+        graphs_skipped: compiled functions that fell back to no graph.
+        rows: kernels by time.
+    """
+
+    name: str
+    lesson: str
+    tokens_per_s: float
+    step_ns: int
+    kernels: float | None
+    kernels_per_layer: float | None
+    launches: float | None
+    graph_launches: float | None
+    syncs: float | None
+    mbu_share: float | None
+    same_tokens: int
+    compared_tokens: int
+    capture_seconds: float | None
+    pool_bytes: int | None
+    graphs_skipped: int
+    rows: tuple[KernelRow, ...]
+
+
+_NORM = KernelOptions(norm=True)
+_PLACE = KernelOptions(norm=True, place=True)
+_ATTEND = KernelOptions(norm=True, place=True, attend=True)
+_GATE = KernelOptions(norm=True, place=True, attend=True, gate=True)
+_MATVEC = KernelOptions(norm=True, place=True, attend=True, gate=True, matvec=True)
+_OVERLAP = KernelOptions(norm=True, place=True, attend=True, gate=True, matvec=True, overlap=True)
+
+
+def _graph(kernels: KernelOptions | None = None) -> Callable[[Model], FastDecoder]:
+    """A graph over joined projections, with these kernels."""
+
+    def build(model: Model) -> FastDecoder:
+        return FastDecoder(
+            model, CAPACITY, mode="graph", joined=True, kernels=kernels, prefill_buckets=True
+        )
+
+    return build
+
+
+STAGES = {
+    stage.name: stage
+    for stage in (
+        Stage("plain", "The host waits for every token, and then launches a step again.", None),
+        Stage(
+            "eager",
+            "Token and position stay on the device, so the host waits once in 16 steps; but it "
+            "launches as many kernels as before, and that is what takes the time.",
+            lambda model: FastDecoder(model, CAPACITY),
+        ),
+        Stage(
+            "graph",
+            "The same kernels, launched by one call: what is left is the kernels' own time and "
+            "the gaps between them.",
+            lambda model: FastDecoder(model, CAPACITY, mode="graph", prefill_buckets=True),
+            needs_cuda=True,
+        ),
+        Stage(
+            "fused",
+            "Projections of one input are joined, and query heads share their keys unrepeated: "
+            "fewer, larger kernels.",
+            _graph(),
+            needs_cuda=True,
+        ),
+        Stage(
+            "norm",
+            "Adding and normalising is one kernel, not seven.",
+            _graph(_NORM),
+            needs_cuda=True,
+        ),
+        Stage(
+            "place",
+            "Normalising heads, rotating them and writing the cache is one kernel, not thirty.",
+            _graph(_PLACE),
+            needs_cuda=True,
+        ),
+        Stage(
+            "attend",
+            "Attention reads the valid prefix alone, many programs at a time, and needs no mask.",
+            _graph(_ATTEND),
+            needs_cuda=True,
+        ),
+        Stage(
+            "gate",
+            "The feed-forward's activation is one kernel, not two.",
+            _graph(_GATE),
+            needs_cuda=True,
+        ),
+        Stage(
+            "matvec",
+            "At batch 1 a matrix kernel that only streams weights also normalises, adds and gates, "
+            "and the last one ends in the token.",
+            _graph(_MATVEC),
+            needs_cuda=True,
+        ),
+        Stage(
+            "overlap",
+            "Each kernel begins, and asks for its weights, while the one before still runs: the "
+            "gaps between kernels are filled.",
+            _graph(_OVERLAP),
+            needs_cuda=True,
+        ),
+        Stage(
+            "pipelined",
+            "Every token is seen by the host, one step late, and the device never waits for it.",
+            lambda model: FastDecoder(
+                model,
+                CAPACITY,
+                mode="graph",
+                joined=True,
+                kernels=_OVERLAP,
+                prefill_buckets=True,
+                pipelined=True,
+            ),
+            needs_cuda=True,
+        ),
+        Stage(
+            "compiled",
+            "torch.compile fuses what is small and replays a graph of its own, with no kernel "
+            "written by hand.",
+            lambda model: FastDecoder(model, CAPACITY, mode="compile", joined=True),
+        ),
+    )
+}
+"""In the order in which they are told."""
+
+
+def why_not(stage: Stage, device: torch.device) -> str | None:
+    """Why a stage cannot run on this device; none when it can."""
+    if stage.needs_cuda and device.type != "cuda":
+        return f"graphs need a CUDA device; the model is on {device.type}"
+    if stage.needs_cuda and stage.name not in ("graph", "fused"):
+        return why_no_triton(device)
+    return None
+
+
+def run(
+    name: str,
+    *,
+    model: Model | None = None,
+    bandwidth_bytes_per_s: float | None = None,
+    profile: bool = True,
+) -> StageResult:
+    """Measure one stage at batch 1.
+
+    Args:
+        name: one of `STAGES`.
+        model: the demo's when absent.
+        bandwidth_bytes_per_s: what the device can read; for the share of it that is used.
+        profile: count kernels, launches and syncs in profiled runs after the timed ones. A
+            profiler stays attached: stages timed later in this process run some 10 % slower on
+            the host.
+
+    Raises:
+        KeyError: there is no such stage.
+        ValueError: it cannot run on the model's device.
+    """
+    stage = STAGES[name]
+    model = demo.setup() if model is None else model
+    prompt = demo.prompt(model)
+    skipped_before = graphs_skipped()
+    generate, decoder = _generate(stage, model)
+    for _ in range(3):  # compiled code is warmed up, recorded and replayed, one call each
+        tokens = generate(COMPARED_TOKENS)
+    expected = plain_generate(model, prompt, COMPARED_TOKENS)
+    time_ns = step_ns(generate, most_tokens=CAPACITY - len(prompt))
+    on_cuda = model.embedding.device.type == "cuda"
+    counts = step_counts(generate) if profile and on_cuda else None
+    graph = decoder.graphs.get(1) if decoder is not None else None
+    mbu = None
+    if bandwidth_bytes_per_s is not None:
+        mbu = step_weight_bytes(model) / (time_ns / 1e9) / bandwidth_bytes_per_s
+    return StageResult(
+        name=name,
+        lesson=stage.lesson,
+        tokens_per_s=1e9 / time_ns,
+        step_ns=time_ns,
+        kernels=counts.kernels if counts else None,
+        kernels_per_layer=counts.kernels / model.config.layers if counts else None,
+        launches=counts.launches if counts else None,
+        graph_launches=counts.graph_launches if counts else None,
+        syncs=counts.syncs if counts else None,
+        mbu_share=mbu,
+        same_tokens=_common(tokens, expected),
+        compared_tokens=COMPARED_TOKENS,
+        capture_seconds=graph.seconds if graph else None,
+        pool_bytes=graph.pool_bytes if graph else None,
+        graphs_skipped=graphs_skipped() - skipped_before,
+        rows=counts.rows if counts else (),
+    )
+
+
+def _generate(stage: Stage, model: Model) -> tuple[Callable[[int], list[int]], FastDecoder | None]:
+    """A stage's function of the number of new tokens, on the fixed prompt."""
+    reason = why_not(stage, model.embedding.device)
+    if reason is not None:
+        raise ValueError(f"the stage `{stage.name}` cannot run here: {reason}")
+    prompt = demo.prompt(model)
+    if stage.build is None:
+        return lambda new_tokens: plain_generate(model, prompt, new_tokens), None
+    decoder = stage.build(model)
+    return lambda new_tokens: decoder.generate(prompt, new_tokens), decoder
+
+
+def _common(tokens: list[int], expected: list[int]) -> int:
+    same = 0
+    for ours, theirs in zip(tokens, expected, strict=True):
+        if ours != theirs:
+            break
+        same += 1
+    return same
+
+
+@functools.cache
+def _target(name: str) -> Callable[[int], list[int]]:
+    return _generate(STAGES[name], demo.setup())[0]
+
+
+# Each stage as a target to diagnose: the model and the decoder are made at the first call.
+
+
+def plain(new_tokens: int = 32) -> list[int]:
+    """The stage `plain`: the plain loop."""
+    return _target("plain")(new_tokens)
+
+
+def eager(new_tokens: int = 32) -> list[int]:
+    """The stage `eager`: state on the device, launched kernel by kernel."""
+    return _target("eager")(new_tokens)
+
+
+def graph(new_tokens: int = 32) -> list[int]:
+    """The stage `graph`: one graph launch a step."""
+    return _target("graph")(new_tokens)
+
+
+def fused(new_tokens: int = 32) -> list[int]:
+    """The stage `fused`: a graph over joined projections."""
+    return _target("fused")(new_tokens)
+
+
+def norm(new_tokens: int = 32) -> list[int]:
+    """The stage `norm`: the add and norm kernel."""
+    return _target("norm")(new_tokens)
+
+
+def place(new_tokens: int = 32) -> list[int]:
+    """The stage `place`: the kernel that places heads."""
+    return _target("place")(new_tokens)
+
+
+def attend(new_tokens: int = 32) -> list[int]:
+    """The stage `attend`: the attention kernel."""
+    return _target("attend")(new_tokens)
+
+
+def gate(new_tokens: int = 32) -> list[int]:
+    """The stage `gate`: the activation kernel."""
+    return _target("gate")(new_tokens)
+
+
+def matvec(new_tokens: int = 32) -> list[int]:
+    """The stage `matvec`: matrix-vector kernels."""
+    return _target("matvec")(new_tokens)
+
+
+def overlap(new_tokens: int = 32) -> list[int]:
+    """The stage `overlap`: kernels that begin early."""
+    return _target("overlap")(new_tokens)
+
+
+def pipelined(new_tokens: int = 32) -> list[int]:
+    """The stage `pipelined`: the pipelined stop check."""
+    return _target("pipelined")(new_tokens)
+
+
+def compiled(new_tokens: int = 32) -> list[int]:
+    """The stage `compiled`: torch.compile with graphs of its own."""
+    return _target("compiled")(new_tokens)
