@@ -111,7 +111,7 @@ def explained(trace: Any, device: int) -> list[Any]:
     ]
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(scenario=programs(), seed=st.sampled_from([None, 1]))
 def test_every_gap_is_what_the_program_did(scenario: Scenario, seed: int | None) -> None:
     trace = trace_of(scenario, dialect=Dialect(seed=seed, flows=False))
@@ -123,7 +123,7 @@ def test_every_gap_is_what_the_program_did(scenario: Scenario, seed: int | None)
         assert gaps_of(trace, device).busy.total_ns == scenario.busy_ns(device)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(scenario=programs(), offsets=st.lists(st.integers(-40_000, 40_000), min_size=1))
 def test_parts_sum_whatever_the_times_are(scenario: Scenario, offsets: list[int]) -> None:
     """Device times moved at random: skewed clocks, overlaps, launches after their starts."""
@@ -147,7 +147,7 @@ def test_parts_sum_whatever_the_times_are(scenario: Scenario, offsets: list[int]
         assert tuple(causes) == CAUSES
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(scenario=programs(), marks=st.lists(st.integers(0, 300_000), min_size=1, max_size=6))
 def test_step_windows_sum_too(scenario: Scenario, marks: list[int]) -> None:
     loops = tuple(Range(at, at, "decodeprof.loop") for at in sorted({0, *marks}))

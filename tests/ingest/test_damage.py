@@ -188,7 +188,7 @@ def analyse(data: bytes, folder: Path) -> None:
         )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True,
+@settings(max_examples=200,
           suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
 @given(data=st.data())
 def test_no_damage_raises_anything_else(tmp_path: Path, data: st.DataObject) -> None:
@@ -211,7 +211,7 @@ def test_no_damage_raises_anything_else(tmp_path: Path, data: st.DataObject) -> 
     analyse(bytes(text), tmp_path)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True,
+@settings(max_examples=100,
           suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
 @given(data=st.data())
 def test_no_odd_value_raises_anything_else(tmp_path: Path, data: st.DataObject) -> None:

@@ -85,4 +85,4 @@ def test_any_decimal_is_rounded_to_the_nearest_ns(digits: int, places: int, expo
     text = f"{text}e{exponent}" if exponent else text
     # Fraction's round() is half to even, like the reader's.
     expected = round(Fraction(digits, 10**places) * Fraction(10) ** exponent * 1000)
-    assert ns_from_us(text.encode()) == expected
+    assert ns_from_us(text.encode()) == (expected if expected < 2**62 else None)
