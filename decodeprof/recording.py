@@ -76,7 +76,7 @@ class Ceilings(msgspec.Struct, frozen=True, kw_only=True):
     graph_node_ns: int | None = None
     """Time per node of a graph of 1,000 such kernels, kernel included."""
     node_gap_ns: int | None = None
-    """Idle time between consecutive graph nodes: node time less the kernel's own time."""
+    """What each activity of a graph costs beside its duration when launched by itself."""
     graph_launch_ns: int | None = None
     """Host time of one graph launch call."""
     kernel_latency_ns: int | None = None

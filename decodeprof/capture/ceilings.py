@@ -73,8 +73,8 @@ def _own_memory() -> Iterator[None]:
         yield
 
 
-def _device_ns(function: Callable[[], object], *, repeats: int = _REPEATS) -> int:
-    """Median device time of what a function launches."""
+def device_ns(function: Callable[[], object], *, repeats: int = _REPEATS) -> int:
+    """Median device time of what a function launches, in ns."""
     function()
     pairs = []
     for _ in range(repeats):
@@ -104,23 +104,32 @@ def launch_ns() -> int:
 def tiny_graph() -> Any:
     """A CUDA graph of `NODES` in-place adds on one element, in a row."""
     one = torch.zeros(1, device="cuda")
+
+    def adds() -> None:
+        for _ in range(NODES):
+            one.add_(1)
+
+    return capture(adds)
+
+
+def capture(function: Callable[[], object]) -> Any:
+    """A CUDA graph of what a function launches; it keeps the function's tensors alive."""
     cuda: Any = torch.cuda
     side = cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        one.add_(1)
+        function()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        for _ in range(NODES):
-            one.add_(1)
-    graph._decodeprof_holds = one  # type: ignore[attr-defined]
+        result = function()
+    graph._decodeprof_holds = (function, result)  # type: ignore[attr-defined]
     return graph
 
 
 def graph_times_ns(graph: Any) -> tuple[int, int]:
     """Device time of a node, its kernel included, and host time of one launch of the graph."""
-    node_ns = _device_ns(graph.replay) // NODES
+    node_ns = device_ns(graph.replay) // NODES
     samples = []
     for _ in range(_REPEATS):
         torch.cuda.synchronize()
@@ -144,14 +153,14 @@ def copy_bytes_per_s() -> float:
     size = _buffer_bytes()
     source = torch.empty(size, dtype=torch.uint8, device="cuda").zero_()
     target = torch.empty_like(source)
-    return 2 * size * _NS_PER_S / _device_ns(lambda: target.copy_(source))
+    return 2 * size * _NS_PER_S / device_ns(lambda: target.copy_(source))
 
 
 def read_bytes_per_s() -> float:
     """Sum over a large buffer: reads alone."""
     size = _buffer_bytes()
     values = torch.zeros(size // 4, dtype=torch.float32, device="cuda")
-    return size * _NS_PER_S / _device_ns(values.sum)
+    return size * _NS_PER_S / device_ns(values.sum)
 
 
 def queue_depth() -> int:
@@ -178,5 +187,5 @@ def matmul_flops_per_s() -> float:
     left = torch.randn(size, size, dtype=torch.bfloat16, device="cuda")
     right = torch.randn(size, size, dtype=torch.bfloat16, device="cuda")
     out = torch.empty_like(left)
-    elapsed_ns = _device_ns(lambda: torch.mm(left, right, out=out))
+    elapsed_ns = device_ns(lambda: torch.mm(left, right, out=out))
     return 2 * size**3 * _NS_PER_S / elapsed_ns

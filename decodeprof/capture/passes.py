@@ -9,7 +9,13 @@ from typing import Any
 from decodeprof.capture import ceilings as ceilings_of
 from decodeprof.capture.calibration import calibrate
 from decodeprof.capture.profiler import Session as ProfileSession
-from decodeprof.capture.scrub import EventCounts, count_events, scrub, write_trace
+from decodeprof.capture.scrub import (
+    EventCounts,
+    count_events,
+    scrub,
+    without_throwaway,
+    write_trace,
+)
 from decodeprof.capture.session import Session
 from decodeprof.capture.statistics import lower_median
 from decodeprof.capture.syncs import SyncCollector, gpu_trace, sync_debug
@@ -83,6 +89,8 @@ def profile(session: Session) -> PassReport:
         profiled.end_profile()
     session.channel.progress("profile", "writing the trace")
     counts = write_scrubbed(session, profiled.exported(), file=TRACE_FILE)
+    if session.on_device:
+        counts = without_throwaway(counts)
     boundaries = max(0, profiled.boundaries - 1)
     reason = completeness(counts, on_device=session.on_device)
     if profiled.stopped_early or override is not None:

@@ -26,6 +26,8 @@ def new_profiler(*, on_device: bool, all_threads: bool = False) -> Any:
         activities=activities,
         record_shapes=True,
         with_stack=False,
+        # One cycle is all there is; without this, torch warns that others would be lost.
+        acc_events=True,
         experimental_config=_configuration(all_threads=all_threads),
     )
 
@@ -63,7 +65,8 @@ class Session:
         self.stopped_early = False
 
     def begin(self) -> None:
-        """Start the profiler, and wake it with a kernel that belongs to no step."""
+        """Start the profiler, and wake it with one kernel that belongs to no step."""
+        one = torch.zeros(1, device="cuda") if self._on_device else torch.zeros(1)
         self._watch.ours = True
         try:
             self._profiler.start()
@@ -72,7 +75,7 @@ class Session:
         self.running = True
         if self._on_device:
             with record_function(mark.THROWAWAY):
-                torch.zeros(1, device="cuda").add_(1)
+                one.add_(1)
                 torch.cuda.synchronize()
 
     @contextlib.contextmanager

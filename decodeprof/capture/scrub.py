@@ -46,6 +46,18 @@ def count_events(trace: bytes) -> EventCounts:
     return EventCounts(kernels, kernels + copies, launches, category(b"cpu_op"))
 
 
+def without_throwaway(counts: EventCounts) -> EventCounts:
+    """The target's own events: without the one kernel that wakes the profiler, if it is there."""
+    if not counts.kernels:
+        return counts
+    return EventCounts(
+        kernels=counts.kernels - 1,
+        device_activities=counts.device_activities - 1,
+        launches=max(0, counts.launches - 1),
+        ops=counts.ops,
+    )
+
+
 def scrub(trace: bytes, *, prefixes: list[tuple[str, str]], names: list[str]) -> bytes:
     """Shorten paths and drop names of machine and user.
 

@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodeprof.capture.calibration import floor_ns, read
+from decodeprof.capture.calibration import floor_ns, gap_ns, read
 from decodeprof.capture.passes import completeness
-from decodeprof.capture.scrub import EventCounts, count_events, scrub, write_trace
+from decodeprof.capture.scrub import (
+    EventCounts,
+    count_events,
+    scrub,
+    without_throwaway,
+    write_trace,
+)
 from decodeprof.capture.statistics import half_interval_share, lower_median
 from decodeprof.capture.timing import Clocked, Stamps, slope_ns_per_token, steady_samples
 from decodeprof.capture.warmup import token_parameter
@@ -141,6 +147,13 @@ def test_events_are_counted_without_parsing() -> None:
     assert count_events(TRACE) == EventCounts(kernels=3, device_activities=4, launches=2, ops=1)
 
 
+def test_the_kernel_that_wakes_the_profiler_is_not_the_targets() -> None:
+    idle = without_throwaway(EventCounts(kernels=1, device_activities=1, launches=1, ops=4))
+    assert (idle.kernels, idle.device_activities, idle.launches) == (0, 0, 0)
+    blind = EventCounts(kernels=0, device_activities=0, launches=1, ops=4)
+    assert without_throwaway(blind) == blind
+
+
 @pytest.mark.parametrize(
     ("counts", "on_device", "said"),
     [
@@ -156,7 +169,16 @@ def test_what_a_trace_lacks_is_said(counts: EventCounts, on_device: bool, said: 
     assert bool(reason) == bool(said)
 
 
-def test_a_short_profile_shows_latency_and_kernel_time() -> None:
-    assert read(TRACE) == (960, [5125])
+def test_a_short_profile_shows_latencies_and_kernel_times() -> None:
+    durations, latencies = read(TRACE)
+    assert latencies[0] == 5125
+    assert len(durations) == len(latencies)
     assert floor_ns([5125, 5000, 9000]) == 5000
     assert floor_ns([]) is None
+
+
+def test_the_node_gap_is_the_graphs_time_less_its_kernels() -> None:
+    rounds = [[900, 900, 900, 900]] + [[700, 800, 700, 800]] * 4  # the first still warms up
+    assert gap_ns(3000 + 4 * 410, [ns for one in rounds for ns in one]) == 410
+    assert gap_ns(2900, [ns for one in rounds for ns in one]) == 0
+    assert gap_ns(3000, []) is None
