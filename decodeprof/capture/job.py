@@ -32,8 +32,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """None: as the target chooses; ``cpu`` hides the GPUs; ``cuda:1`` shows that one alone."""
     profile_steps: int | None = None
     """Decode steps under torch.profiler; None: chosen from the step's length."""
-    nsys: bool = False
-    """Also record under Nsight Systems, in a further process."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):

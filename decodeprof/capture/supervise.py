@@ -172,7 +172,7 @@ def _note_processes(outcome: Outcome, out: Path) -> None:
     text = (
         f"this process ran nothing on the GPU, but one that the target started had it open: "
         f"{named}; only the target's own process is recorded. Name a function that runs there, "
-        "or let the engine work in its own process, or record with `--nsys`"
+        "or let the engine work in its own process"
     )
     write_recording(out, msgspec.structs.replace(recording, caveats=[*recording.caveats, text]))
 

@@ -75,8 +75,6 @@ JOBS = {
     "profiles_itself": job("failing.py:profiles_itself"),
     "differs": job("failing.py:differs", "seen=@seen"),
     "missing_arguments": job("loop.py:generate_sequence"),
-    "raises_on_import": job("raises_on_import.py:generate"),
-    "raises_at_once": job("failing.py:raises_at_once"),
     "raises_at_call_3": job("failing.py:raises_at_call_3"),
     "raises_late": job("failing.py:raises_late"),
     "exits": job("failing.py:exits"),

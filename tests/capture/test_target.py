@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from decodeprof.capture.arguments import bind, fingerprint, parse_arguments
+from decodeprof.capture.failure import explain
 from decodeprof.capture.invoke import Caller
 from decodeprof.capture.job import Job
 from decodeprof.capture.load import Target, UserCodeFailed, load
+from decodeprof.capture.places import Places
 from decodeprof.capture.target import parse_spec
 from decodeprof.capture.watch import Watch
 from decodeprof.errors import UsageError
@@ -33,7 +35,7 @@ def loader(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Target]]:
     yield call
     caller.close()
     for name in set(sys.modules) - before:
-        if name in ("loop", "failing", "own", "decodeprof_target_script"):
+        if name in ("loop", "failing", "own", "raises_on_import", "exits_on_import"):
             del sys.modules[name]
 
 
@@ -45,7 +47,7 @@ def script(folder: Path, text: str, name: str = "own.py") -> str:
 @pytest.mark.parametrize(
     ("text", "what", "hint"),
     [
-        (f"{SCRIPTS}/lop.py:generate", "there is no file", "loop.py`?"),
+        (f"{SCRIPTS}/lop.py:generate", "there is no file", "loop.py`"),
         (f"{SCRIPTS}/nowhere/x.py:generate", "there is no file", "relative to the current folder"),
         (f"{SCRIPTS}/loop.py", "does not say what to run", "loop.py:generate_sequence`"),
         (f"{SCRIPTS}/loop.py:", "does not say what to run", "loop.py:Engine.stream`"),
@@ -157,6 +159,29 @@ def test_what_a_script_lacks_is_its_own_error(
     assert isinstance(caught.value.error, ModuleNotFoundError)
     with pytest.raises(UsageError, match=r"there is no module `no_such_package\.engine`"):
         loader("no_such_package.engine:go")
+
+
+def test_a_script_that_fails_on_import_shows_its_own_line(loader: Callable[..., Target]) -> None:
+    with pytest.raises(UserCodeFailed) as caught:
+        loader(f"{SCRIPTS}/raises_on_import.py:generate")
+    failed = caught.value
+    told = explain(failed.error, during=failed.during, places=Places(str(SCRIPTS)))
+    assert told.what == "the target raised JSONDecodeError while importing the script"
+    first, innermost, *message = told.why.splitlines()
+    assert first.startswith("raises_on_import.py:3 <module>: CONFIGURATION = json.loads")
+    assert innermost.startswith("python3.")
+    assert message[0].startswith("json.decoder.JSONDecodeError: Expecting property name")
+
+
+def test_a_script_that_exits_on_import_is_told_how_to_avoid_it(
+    loader: Callable[..., Target],
+) -> None:
+    with pytest.raises(UserCodeFailed) as caught:
+        loader(f"{SCRIPTS}/exits_on_import.py:generate")
+    failed = caught.value
+    told = explain(failed.error, during=failed.during, places=Places(str(SCRIPTS)))
+    assert told.what.startswith("the target called sys.exit('usage: exits_on_import.py MODEL')")
+    assert "if __name__ == '__main__':" in told.hint
 
 
 def test_a_module_target_is_found_from_the_current_folder(

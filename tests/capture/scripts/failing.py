@@ -25,10 +25,6 @@ def _late() -> bool:
     return state["calls"] == OTHER_CALL - 1
 
 
-def raises_at_once() -> None:
-    helper()
-
-
 def helper() -> None:
     raise ValueError("the cache is full")
 
