@@ -21,7 +21,8 @@ PACKAGE = Path(decodeprof.__file__).parent
 ROOT = PACKAGE.parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 MOST_LINES = 400
-MOST_FUNCTION_LINES = 60
+MOST_FUNCTION_LINES = 65
+"""About sixty: a call with one keyword a line is long and not hard."""
 NAMES_THAT_SAY_NOTHING = {"utils", "common", "helpers", "base", "manager", "misc"}
 PRINTING = ("cli", "report")
 
@@ -75,9 +76,10 @@ def test_a_module_is_short_and_says_what_it_is_for(path: Path) -> None:
     tree = ast.parse(text)
     assert ast.get_docstring(tree), "no docstring"
     for function in functions(tree):
-        # Decorators and the docstring are not what makes a function hard to follow.
-        first = function.body[1] if ast.get_docstring(function) and function.body[1:] else function
-        assert (function.end_lineno or 0) - first.lineno < MOST_FUNCTION_LINES, function.name
+        # The signature and the docstring are not what makes a function hard to follow.
+        first = function.body[bool(ast.get_docstring(function)) and len(function.body) > 1]
+        lines = (function.end_lineno or 0) - first.lineno + 1
+        assert lines <= MOST_FUNCTION_LINES, f"{function.name} has {lines} lines"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
