@@ -149,7 +149,13 @@ def test_order_in_the_file_is_no_matter(layout: str) -> None:
 
 
 def test_rows_are_sorted_by_start_and_parents_come_first() -> None:
-    trace = trace_of(everything(), dialect=Dialect(seed=3))
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.op("parent", before_ns=0), b.op("child", before_ns=0):
+            b.launch("k", 1_000)
+            b.graph([("a", 500), ("b", 700)], gap_ns=-500)  # which start at once
+    trace = trace_of(b.build(), dialect=Dialect(seed=3))
+    assert [trace.names[i] for i in trace.ops.name] == ["parent", "child"] * 3
     for table in (trace.device, trace.calls, trace.ops, trace.annotations, trace.frames):
         keys = list(zip(table.start_ns.tolist(), (-table.end_ns).tolist(), strict=True))
         assert keys == sorted(keys)

@@ -141,7 +141,9 @@ def test_profiler_steps_of_training_are_no_decode_steps_but_user_marks_are_belie
 
 def test_forwards_are_the_steps_and_sampling_belongs_to_them() -> None:
     b = TraceBuilder()
-    starts = []
+    b.launch("before the call", 1 * US)
+    b.work(40 * US)
+    starts, call = [], b.now
     with b.annotation(mark.CALL):
         for index in range(5):
             b.work(10 * US)
@@ -156,9 +158,8 @@ def test_forwards_are_the_steps_and_sampling_belongs_to_them() -> None:
     assert steps.method == "forwards"
     assert steps.phases == ("prefill", *["decode"] * 4)
     assert steps.query_lengths == (16, 1, 1, 1, 1)
-    assert [s - starts[0] for s in starts] == [
-        s - int(steps.host_start_ns[0]) for s in steps.host_start_ns.tolist()
-    ]
+    # The prefill begins with the call: what precedes its forward belongs to the first token.
+    assert steps.host_start_ns.tolist() == [call, *starts[1:]]
     assert int(steps.host_end_ns[-1] - steps.host_start_ns[-1]) == end - starts[-1]
     assert counts(steps) == [12] * 5
     # The closing synchronisation is no part of the last step.

@@ -114,6 +114,18 @@ def test_evidence_outside_the_repetition_does_not_make_layers_steps() -> None:
     assert found(b).method == "none"
 
 
+def test_evidence_in_one_repetition_does_not_make_the_others_steps() -> None:
+    b = TraceBuilder()
+    for index in range(5):
+        b.launch("first", 1 * US)
+        layer(b)
+        if index == 2:
+            for _ in range(6):
+                b.sync()
+    steps = found(b)
+    assert (steps.method, steps.period) == ("none", Period(activities=5, count=5))
+
+
 def test_a_bare_loop_of_kernels_is_a_period() -> None:
     b = TraceBuilder()
     for _ in range(64):
@@ -157,6 +169,18 @@ def test_a_step_unlike_the_others_refuses_the_split() -> None:
         forward(b, query=1, layers=12 if index == 3 else 6, kernel_ns=2 * US)
         take_token(b)
     assert found(b).method == "none"
+
+
+@pytest.mark.parametrize(("extra", "accepted"), [(2, True), (5, False)])
+def test_a_step_may_be_a_twentieth_longer(extra: int, accepted: bool) -> None:
+    b = TraceBuilder()
+    for index in range(5):
+        with b.op("aten::embedding"):
+            b.launch("embed", 1 * US)
+        for _ in range(45 + extra * (index == 2)):
+            b.launch("k", 1 * US)
+        take_token(b)
+    assert (found(b).method == "sequence") is accepted
 
 
 def test_steps_that_differ_by_a_little_are_accepted() -> None:
@@ -322,12 +346,13 @@ def test_a_step_that_ran_nothing_on_this_device() -> None:
 
 def test_a_side_stream_that_overtakes_leaves_every_window_its_length() -> None:
     b = TraceBuilder()
-    for _ in range(5):
+    for index in range(5):
         with b.annotation("decodeprof.loop"):
-            b.copy(1 * US, stream=20)
-        b.launch("long", 100 * US, stream=7)
+            if index == 2:
+                b.copy(1 * US, stream=20)  # at once, while the work of step 0 runs
+            b.launch("long", 100 * US, stream=7)
     steps = found(b)
-    assert (steps.window_ns > 0).all()
+    assert steps.window_ns.tolist() == [100 * US] * 5
     assert steps.device_end_ns[:-1].tolist() == steps.device_start_ns[1:].tolist()
 
 
