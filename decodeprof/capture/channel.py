@@ -38,8 +38,8 @@ class Channel:
             while data:
                 try:
                     data = data[os.write(self._descriptor, data) :]
-                except BrokenPipeError:
-                    return
+                except OSError:
+                    return  # The parent is gone, or the target closed what it found open.
 
     def progress(self, pass_name: str, text: str, fraction: float | None = None) -> None:
         """Say where the recording stands."""

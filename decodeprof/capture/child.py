@@ -30,6 +30,12 @@ from decodeprof.recording import FIRST_CALL_TRACE_FILE, Environment, PassReport,
 if TYPE_CHECKING:
     from decodeprof.capture.session import Session, Watches
 
+_PHASE_TEXTS = {
+    "import": "importing the script",
+    "setup": "setting up",
+    "call": "ready to call",
+}
+
 
 def main() -> None:
     """Read the order, do it, and say how it went."""
@@ -114,7 +120,7 @@ def _load(
 
     def entered(phase: str) -> None:
         watches.phase = phase
-        channel.progress("load", {"import": "importing the script"}.get(phase, phase))
+        channel.progress("load", _PHASE_TEXTS[phase])
         on_phase(phase)
 
     target = load(order.job, spec, caller=caller, on_phase=entered)

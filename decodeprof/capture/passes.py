@@ -23,11 +23,14 @@ from decodeprof.capture.timing import steady_samples
 from decodeprof.capture.watch import Counter
 from decodeprof.recording import TRACE_FILE, PassReport, SyncPass
 
-_STEPS = 12
-"""Decode steps in a profile: an eager step makes about 5 MB of trace."""
-_SHORT_STEPS = 36
-"""The same where steps are short or graphs: two periods of a stop check every 16 steps."""
-_SHORT_STEP_NS = 10_000_000
+_FEWEST_STEPS = 12
+"""Decode steps in a profile, at least; an eager step of 2,500 kernels makes 5 MB of trace."""
+_MOST_STEPS = 36
+"""Two whole periods of a stop check every 16 steps, and some to spare."""
+_KERNELS = 60_000
+"""So many are read back in a few seconds."""
+_NS_PER_KERNEL = 2_000
+"""Of a short kernel with its gap; a step that takes longer for each has fewer kernels."""
 NO_DEVICE = "the target ran on the CPU alone"
 
 
@@ -42,13 +45,19 @@ def ceilings(session: Session) -> PassReport:
 
 
 def profile_steps(session: Session) -> int:
-    """Decode steps to profile: as asked for, or by how long a step is."""
+    """Decode steps to profile: as asked for, or as many as make a trace of a fair size."""
     if session.job.profile_steps is not None:
         return session.job.profile_steps
     timing = session.recording.timing
-    samples = steady_samples(timing.runs) if timing is not None else []
-    short = bool(samples) and session.steps > 0 and lower_median(samples) < _SHORT_STEP_NS
-    return _SHORT_STEPS if short or session.replays_graphs else _STEPS
+    if timing is None or not timing.runs or not session.steps:
+        return _FEWEST_STEPS
+    return steps_for(lower_median(steady_samples(timing.runs)))
+
+
+def steps_for(step_ns: int) -> int:
+    """How many steps to profile when one takes so long."""
+    kernels = max(1, step_ns // _NS_PER_KERNEL)
+    return min(_MOST_STEPS, max(_FEWEST_STEPS, _KERNELS // kernels))
 
 
 def fewer_tokens(session: Session, steps: int) -> dict[str, int] | None:

@@ -82,7 +82,6 @@ class Session:
     """Fewer tokens gave as many steps fewer: the parameter may be varied."""
     graphs_captured_in: str | None = None
     """import | setup | call: the earliest phase in which the target captured a CUDA graph."""
-    replays_graphs: bool = False
     no_gpu_activity: bool = False
     """A GPU was set up, and the profiled call launched nothing on it."""
     loop_after_prefill: bool = False

@@ -55,7 +55,6 @@ def warm_up(session: Session) -> PassReport:
     session.steps = counter.boundaries
     steps = [expected, counter.boundaries, *_until_warm(session, third)]
     watches = session.watches
-    session.replays_graphs = watches.steps.replays > 0
     session.graphs_captured_in = min(watches.captured_in, key=PHASES.index, default=None)
     final = _count(session, third, first_query=counter.first.query, forwards=counter.boundaries)
     _describe(session, third, final)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodeprof.capture.calibration import floor_ns, gap_ns, read
-from decodeprof.capture.passes import completeness
+from decodeprof.capture.passes import completeness, steps_for
 from decodeprof.capture.scrub import (
     EventCounts,
     count_events,
@@ -73,6 +73,13 @@ def test_steady_samples_leave_the_first_and_the_last_step_out() -> None:
     assert steady_samples([Run(total_ns=9, step_ns=[5, 1, 2, 6])]) == [1, 2]
     assert steady_samples([Run(total_ns=9, step_ns=[5, 6])]) == [5, 6]
     assert steady_samples([Run(total_ns=90, tokens=9)]) == [10]
+
+
+def test_short_steps_are_profiled_for_two_periods_and_long_ones_for_few() -> None:
+    assert steps_for(700_000) == 36
+    assert steps_for(5_500_000) == 21
+    assert steps_for(50_000_000) == 12
+    assert steps_for(1) == 36
 
 
 def test_the_slope_is_time_over_tokens() -> None:

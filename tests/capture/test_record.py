@@ -4,11 +4,14 @@ import gzip
 import subprocess
 import sys
 from concurrent.futures import Future
+from pathlib import Path
 
 import msgspec
 
 from decodeprof import mark
-from tests.capture.conftest import Ran
+from decodeprof.capture.job import Order
+from decodeprof.capture.process import run_child
+from tests.capture.conftest import Ran, job
 
 Runs = dict[str, Future[Ran]]
 
@@ -192,6 +195,17 @@ def test_a_target_that_profiles_itself_is_timed_but_not_profiled(runs: Runs) -> 
     assert "runs torch.profiler itself (failing.py:" in profile.reason
     assert not (ran.out / "trace.json.gz").exists()
     assert "times include that profiler's cost" in ran.caveats
+
+
+def test_a_first_call_is_profiled_alone_from_any_phase(tmp_path: Path) -> None:
+    wanted = job("loop.py:generate", setup="arguments")
+    order = Order(job=wanted, out=str(tmp_path), mode="first_call", profile_from="setup")
+    outcome = run_child(order, limit_s=100, progress=lambda _: None)
+    assert outcome.finished is not None
+    assert [each.name for each in tmp_path.iterdir()] == ["first_call.json.gz"]
+    trace = gzip.decompress((tmp_path / "first_call.json.gz").read_bytes())
+    assert trace.count(b"decodeprof.call") == 1
+    assert b"aten::embedding" in trace
 
 
 def test_the_parent_imports_no_torch() -> None:
