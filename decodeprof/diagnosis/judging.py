@@ -1,7 +1,8 @@
 """What does a rule get, and what may it answer? And the one place that runs them all.
 
 Three answers, as types: found, clear, could not tell. Nothing turns the third into the second: a
-table that was not captured is unknown, not empty.
+table that was not captured is unknown, not empty. A rule whose answer another rule gives better
+leaves it to that one, and stands in none of the three lists.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Literal
 
 from decodeprof.diagnosis import rules
 from decodeprof.diagnosis.evidence import Evidence
+from decodeprof.diagnosis.predictions import Predictions
 from decodeprof.model.diagnosis import Diagnosis, Finding, Range, Skipped
 
 Severity = Literal["high", "medium", "low", "info"]
@@ -31,10 +33,13 @@ class Case:
 
     diagnosis: Diagnosis
     evidence: Evidence
+    predicted: Predictions
 
     @property
     def step_ns(self) -> int | None:
-        """The step that savings are a share of: unprofiled where it is known."""
+        """The step that savings are a share of: replayed, else unprofiled, else profiled."""
+        if self.predicted.outcomes is not None:
+            return self.predicted.outcomes.step_ns
         step = self.diagnosis.step
         if step is None:
             return None
@@ -66,7 +71,14 @@ class CouldNotTell:
     """What to capture so that it can."""
 
 
-Outcome = Found | Clear | CouldNotTell
+@dataclass(frozen=True)
+class LeftTo:
+    """Another rule says what this one would say, and more."""
+
+    code: str
+
+
+Outcome = Found | Clear | CouldNotTell | LeftTo
 
 
 @dataclass(frozen=True)
@@ -107,6 +119,7 @@ def judge_all(case: Case) -> Judgement:
     for rule in all_rules():
         try:
             outcome: Outcome = rule.judge(case)
+        # One rule's fault must not take the report away; it is said in the report.
         except Exception as error:
             outcome = CouldNotTell(
                 reason=f"the rule failed: {type(error).__name__}: {error}",
@@ -116,7 +129,7 @@ def judge_all(case: Case) -> Judgement:
             findings += outcome.findings
         elif isinstance(outcome, Clear):
             cleared.append(rule.CODE)
-        else:
+        elif isinstance(outcome, CouldNotTell):
             skipped.append(Skipped(code=rule.CODE, reason=outcome.reason, capture=outcome.capture))
     findings.sort(
         key=lambda f: (

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from decodeprof.analysis.figures import PhaseFigures
 from decodeprof.diagnosis import context, rows
 from decodeprof.diagnosis.evidence import Evidence, gather
 from decodeprof.diagnosis.floors import floors_of
+from decodeprof.diagnosis.judging import Case, judge_all
 from decodeprof.diagnosis.load import load
 from decodeprof.diagnosis.predictions import Predictions, predict
 from decodeprof.diagnosis.verdict import Bound, judge, sentence_of, without_steps
@@ -41,14 +44,23 @@ def analyze_path(path: Path) -> Analyzed:
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
-    """Judge what the analysis found."""
+    """Judge what the analysis found: the figures and the verdict first, then every rule on them."""
+    predicted = predict(evidence, context.unprofiled_step(evidence.recording))
+    figures = _figures(evidence, predicted)
+    judged = judge_all(Case(diagnosis=figures, evidence=evidence, predicted=predicted))
+    return msgspec.structs.replace(
+        figures, findings=judged.findings, cleared=judged.cleared, skipped=judged.skipped
+    )
+
+
+def _figures(evidence: Evidence, predicted: Predictions) -> Diagnosis:
+    """The diagnosis with nothing in its lists of findings."""
     recording = evidence.recording
     unprofiled = context.unprofiled_step(recording)
     step = rows.figures_of(evidence.decode, evidence=evidence, unprofiled=unprofiled)
     prefill = rows.figures_of(
         evidence.prefill, evidence=evidence, unprofiled=context.unprofiled_prefill(recording)
     )
-    predicted = predict(evidence, unprofiled)
     syncs = [
         *_sites(evidence, evidence.decode, "decode", exposed=predicted.exposed_ns),
         *_sites(evidence, evidence.prefill, "prefill", exposed={}),

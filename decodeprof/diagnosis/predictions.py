@@ -7,7 +7,7 @@ where no unprofiled time exists or the step does not respond to its host's speed
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,12 +16,20 @@ from decodeprof.analysis.replay.build import build_program, prepare
 from decodeprof.analysis.replay.changes import graph_costs, scaled
 from decodeprof.analysis.replay.errors import WITHHOLD_ABOVE_SHARE, reproduce
 from decodeprof.analysis.replay.exposed import exposed_costs
+from decodeprof.analysis.replay.fusable import Chain, fusable_chains
 from decodeprof.analysis.replay.fusion import roles
 from decodeprof.analysis.replay.program import Program
 from decodeprof.analysis.replay.scale import host_scale
-from decodeprof.analysis.replay.what_if import Outcome, Outcomes, Question, what_ifs
+from decodeprof.analysis.replay.what_if import (
+    Outcome,
+    Outcomes,
+    Question,
+    events_of_sites,
+    remove_waits,
+    what_ifs,
+)
 from decodeprof.diagnosis.evidence import Evidence
-from decodeprof.model.diagnosis import Distribution, Replay, WhatIf, WhatIfs
+from decodeprof.model.diagnosis import Distribution, Range, Replay, WhatIf, WhatIfs
 from decodeprof.model.trace import I64, NONE
 
 
@@ -40,6 +48,10 @@ class Predictions:
     node_gap_source: str | None
     withheld: str | None = None
     """Why there are no outcomes."""
+    site_saving_ns: dict[int, Range] = field(default_factory=dict)
+    """What removing a site saves per step, by index into the evidence's decode sites."""
+    chains: tuple[Chain, ...] = ()
+    """What fusion would make one kernel of."""
 
     @property
     def what_if(self) -> WhatIfs:
@@ -122,23 +134,44 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
     scale = host_scale(program, unprofiled.median) if unprofiled else None
     if scale is not None:
         program = scaled(program, scale)
-    outcomes = what_ifs(
-        Question(
-            program=program,
-            roles=roles(evidence.trace, program),
-            costs=costs,
-            spread_share=_spread_share(unprofiled, evidence),
-        )
+    question = Question(
+        program=program,
+        roles=roles(evidence.trace, program),
+        costs=costs,
+        spread_share=_spread_share(unprofiled, evidence),
     )
+    outcomes = what_ifs(question)
+    exposed = exposed_costs(program, _site_of_call(evidence))
     return Predictions(
         replay=Replay(error_share=error, host_scale=scale),
         outcomes=outcomes,
         in_profiled_time=unprofiled is None or (scale is None and not outcomes.device_bound),
-        exposed_ns=exposed_costs(program, _site_of_call(evidence)),
+        exposed_ns=exposed,
         host_ns=_host_ns(program) if scale is not None else None,
         node_gap_ns=costs.node_gap_ns,
         node_gap_source=_SOURCES[costs.source],
+        site_saving_ns=_site_savings(question, exposed, _site_of_call(evidence)),
+        chains=_chains(question, evidence),
     )
+
+
+def _site_savings(
+    question: Question, exposed: dict[int, int], site_of_call: I64
+) -> dict[int, Range]:
+    """The range of each site's exposed cost; where that is 0 there is no range to find."""
+    return {
+        site: remove_waits(
+            question, events_of_sites(question.program, site_of_call, {site})
+        ).saving_ns
+        for site, cost in exposed.items()
+        if cost
+    }
+
+
+def _chains(question: Question, evidence: Evidence) -> tuple[Chain, ...]:
+    count = len(evidence.trace.device)
+    ops = evidence.traffic.op if evidence.traffic else np.full(count, NONE, np.int64)
+    return tuple(fusable_chains(evidence.trace, question.program, question.roles, ops))
 
 
 def _nothing(reason: str) -> Predictions:

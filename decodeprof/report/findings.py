@@ -35,6 +35,7 @@ def findings_section(diagnosis: Diagnosis) -> Section | None:
     blocks: list[Block] = []
     for finding in diagnosis.findings:
         blocks += _finding_blocks(finding)
+    blocks.append(Note("hint", line("each in full: decodeprof explain CODE")))
     return Section("findings", "Findings", tuple(blocks))
 
 
@@ -61,7 +62,10 @@ def _finding_blocks(finding: Finding) -> list[Block]:
     blocks += [Code(where.code or "", place(where.file, where.line)) for where in finding.where]
     for advice in finding.recommendations:
         blocks.append(Listing((line(Span(advice.what, "strong")),)))
-        steps = (("how", advice.how), ("verify", advice.verify), ("risk", advice.risk))
+        steps = [("how", advice.how)]
+        # What has no saving of its own is a remark: how to act on it is enough here.
+        if finding.severity != "info":
+            steps += [("verify", advice.verify), ("risk", advice.risk)]
         blocks.append(Facts(tuple(Fact(label, line(told)) for label, told in steps)))
     return blocks
 
@@ -71,8 +75,11 @@ def could_not_tell_section(diagnosis: Diagnosis) -> Section | None:
     blocks: list[Block] = []
     if diagnosis.cleared:
         blocks.append(Note("none", line("clear: " + ", ".join(diagnosis.cleared))))
+    codes: dict[tuple[str, str], list[str]] = {}
     for skipped in diagnosis.skipped:
-        text = f"{skipped.code}: could not tell, {skipped.reason}"
-        blocks.append(Note("unknown", line(text)))
-        blocks.append(Note("hint", line(skipped.capture)))
+        codes.setdefault((skipped.reason, skipped.capture), []).append(skipped.code)
+    # One cause keeps many rules from looking, so it is said once.
+    for (reason, capture), names in codes.items():
+        blocks.append(Note("unknown", line(f"could not tell, {reason}: {', '.join(names)}")))
+        blocks.append(Note("hint", line(capture)))
     return Section("checked", "Checked", tuple(blocks)) if blocks else None

@@ -68,6 +68,11 @@ def name_rates(trace: Trace, traffic: KernelTraffic, rows: I64) -> list[NameRate
     return sorted(found, key=lambda rate: (-rate.time_ns, rate.name))
 
 
+def rows_of_steps(steps: Steps, wanted: I64) -> I64:
+    """Rows of `Trace.device` that belong to the given steps."""
+    return np.flatnonzero(np.isin(steps.activity_step, wanted)).astype(np.int64)
+
+
 def step_rates(trace: Trace, steps: Steps, traffic: KernelTraffic, *, step: int) -> StepRates:
     """Sum up one step.
 

@@ -1,0 +1,95 @@
+"""The prefill waits for its host: a graph for each bucket of prompt lengths would launch it.
+
+What it measures:
+    The device's busy time in the prompt pass beside the time to the first token, unprofiled where
+    that was measured.
+
+Why it costs time:
+    A short prompt makes the same launches as a decode step, and each kernel still takes only a few
+    µs: the device waits for the host. The first token comes that much later. A long prompt has
+    enough work in each kernel, and there a graph wins nothing.
+
+What to do:
+    Capture the prefill for a few lengths (64, 128, 256, …), pad each prompt to the next one and
+    mask the rest; leave long prompts eager.
+
+When to ignore it:
+    When prompts are long, or when the time to the first token does not matter beside the decoding.
+"""
+
+from __future__ import annotations
+
+from decodeprof import units
+from decodeprof.diagnosis import gates, telling
+from decodeprof.diagnosis.judging import Case, Clear, CouldNotTell, Found, Outcome
+from decodeprof.model.diagnosis import Evidence, Recommendation
+
+CODE = "prefill-bucket"
+TITLE = "the prefill is launch-bound"
+
+# With the device idle for more than half of the prefill, a graph could halve it.
+MOST_BUSY_SHARE = 0.5
+
+
+def judge(case: Case) -> Outcome:
+    """Find a prefill in which the device mostly waits."""
+    missing = gates.no_device(case) or gates.not_captured(case, "device", "calls")
+    if missing is not None:
+        return missing
+    prefill = case.diagnosis.prefill
+    if prefill is None or prefill.busy_ns is None:
+        return CouldNotTell(
+            reason="no prefill is in the capture",
+            capture="record a whole call with `decodeprof diagnose`, or start the profiler before "
+            "the prompt pass",
+        )
+    if prefill.graph_launches:
+        return Clear()
+    first = prefill.unprofiled_ns.median if prefill.unprofiled_ns else prefill.profiled_ns
+    if not first or prefill.busy_ns > MOST_BUSY_SHARE * first:
+        return Clear()
+    takes = f"The first token takes {units.time(first)}"
+    if not prefill.unprofiled_ns:
+        takes = f"The prefill takes {units.time(first)} in profiled time"
+    found = telling.finding(
+        case,
+        CODE,
+        f"{takes}, and the device works "
+        f"{units.time(prefill.busy_ns)} of it: {units.count(prefill.launches)} launches hold the "
+        "prefill up.",
+        evidence=_evidence(case, first),
+        advice=[
+            Recommendation(
+                what="Capture the prefill in one CUDA graph for each bucket of prompt lengths",
+                how="for length in (64, 128, 256, 512): a static input_ids[batch, length] and "
+                "`with torch.cuda.graph(graphs[length], pool=pool):`; pad the prompt to the next "
+                "length, mask the padding, and take the logits of the last real token by a "
+                "position tensor",
+                verify=telling.again(case, look="the first token, and 1 graph launch a prefill"),
+                risk="padding is computed in vain, and each bucket's graph holds memory (share one "
+                "pool)",
+            )
+        ],
+    )
+    return Found((found,))
+
+
+def _evidence(case: Case, first_ns: int) -> list[Evidence]:
+    prefill, floors = case.diagnosis.prefill, case.diagnosis.floors
+    assert prefill is not None
+    assert prefill.busy_ns is not None
+    facts = [
+        telling.measured(
+            f"the device is busy {units.share(prefill.busy_ns / first_ns)} of "
+            f"{'the time to the first token' if prefill.unprofiled_ns else 'the prefill'}"
+        )
+    ]
+    if floors is not None and floors.node_gap_ns is not None and prefill.kernels:
+        graph = prefill.busy_ns + round(prefill.kernels) * floors.node_gap_ns
+        facts.append(
+            telling.modelled(
+                f"its kernels back to back would take {units.time(graph)}, assuming "
+                f"{floors.node_gap_ns} ns between two of them; once for each call, not each step"
+            )
+        )
+    return facts
