@@ -175,7 +175,9 @@ def bind(
         if parameters[name].default is kinds.empty and name not in names
     ]
     if missing:
-        raise _missing_arguments(missing, module=module, shown=shown)
+        # A whole command where there is nothing yet to add to.
+        lead = "add" if names else f"decodeprof diagnose {shown}"
+        raise _missing_arguments(missing, module=module, shown=shown, lead=lead)
     positional = tuple(n for n in named if parameters[n].kind is kinds.POSITIONAL_ONLY)
     return Arguments(tuple(given), module, from_setup, positional)
 
@@ -206,12 +208,11 @@ def _unknown_argument(name: str, named: list[str], *, shown: str, from_setup: bo
 
 
 def _missing_arguments(
-    missing: list[inspect.Parameter], *, module: ModuleType, shown: str
+    missing: list[inspect.Parameter], *, module: ModuleType, shown: str, lead: str
 ) -> UsageError:
     words = [_suggestion(parameter, module) for parameter in missing]
-    unresolved = [word for word in words if word.endswith(">")]
-    lines = [f"decodeprof diagnose {shown} " + " ".join(f"--arg {word}" for word in words)]
-    if unresolved:
+    lines = [" ".join([lead, *(f"--arg {word}" for word in words)])]
+    if not all("=@" in word for word in words):
         lines.append(
             "values are JSON; `name=@attribute` takes an attribute of the script; "
             "`--setup NAME` names a function that returns them as a dict"
@@ -231,10 +232,8 @@ def _suggestion(parameter: inspect.Parameter, module: ModuleType) -> str:
         return f"{name}=@{name}"
     annotation = parameter.annotation
     kind = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    placeholder = {"int": "N", "float": "X", "str": '"text"', "bool": "true|false"}.get(
-        kind, "JSON"
-    )
-    return f"{name}=<{placeholder}>"
+    placeholder = {"int": "N", "float": "X", "str": "'\"text\"'", "bool": "true"}.get(kind, "JSON")
+    return f"{name}={placeholder}"
 
 
 def fingerprint(values: dict[str, Any]) -> dict[str, Any]:

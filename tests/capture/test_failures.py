@@ -30,7 +30,7 @@ def test_missing_arguments_are_offered_from_the_script(runs: Runs) -> None:
     ran = runs["missing_arguments"].result()
     assert isinstance(ran.error, UsageError)
     assert "`model`, `max_seqlen`, `batch_size`" in ran.error.why
-    assert "--arg model=@model --arg max_seqlen=<N> --arg batch_size=<N>" in ran.error.hint
+    assert "--arg model=@model --arg max_seqlen=N --arg batch_size=N" in ran.error.hint
     assert not ran.out.exists()
 
 

@@ -74,6 +74,13 @@ def test_a_spec_is_shown_without_its_folders() -> None:
         ("loop.py:generte", [], None, "has no `generte`", "loop.py:generate`"),
         ("loop.py:Engine.strem", [], None, "has no `Engine.strem`", "loop.py:Engine.stream`"),
         ("loop.py:generate", ["model=@modle"], None, "names nothing", "did you mean `@model`?"),
+        (
+            "loop.py:generate",
+            ["model=@model"],
+            None,
+            "needs 1 argument more",
+            "add --arg prompt=JSON",
+        ),
         ("loop.py:stream", ["m=3"], None, "has no parameter `m`", "its parameters: `n`"),
         ("loop.py:stream", [], "biuld", "has no `biuld`", "loop.py:build`"),
         ("loop.py:stream", [], "stream", "returned generator", ""),
