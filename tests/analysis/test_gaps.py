@@ -280,7 +280,7 @@ def test_each_thread_is_asked_about_its_own_launches() -> None:
 def sweep(kernel_ns: int) -> dict[str, float]:
     """Shares of idle time for kernels of one length, a launch every 10 µs."""
     b = program(queue_gap_ns=1_000)
-    for _ in range(400):
+    for _ in range(120):
         b.work(2_200)
         with b.op("aten::add", before_ns=5_300, after_ns=0):
             b.launch("k", kernel_ns, call_ns=2_500)
