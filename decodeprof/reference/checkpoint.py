@@ -102,7 +102,7 @@ def read_config(settings: Mapping[str, Any], path: Path) -> ModelConfig:
     """The shape that a config.json describes.
 
     Raises:
-        CheckpointError: another architecture, or one of its variants that the model does not compute.
+        CheckpointError: another architecture, or a variant that the model does not compute.
     """
     architectures = settings.get("architectures") or []
     if ARCHITECTURE not in architectures:

@@ -106,7 +106,8 @@ class FastDecoder:
             )
         self._check = PipelinedCheck(slots, device) if pipelined else None
         if mode == "compile":
-            keep_in_place(self.state, self.cache)
+            joined_weights = self._forward.tensors() if joined else ()
+            keep_in_place(self.state, self.cache, [*model.parameters(), *joined_weights])
 
     def generate(
         self, prompt: Sequence[int], new_tokens: int, *, stop: Collection[int] = (), seed: int = 0

@@ -14,8 +14,8 @@ joined ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
@@ -194,6 +194,12 @@ class JoinedModel:
         positions = torch.arange(capacity, device=self.embedding.device)
         cosine, sine = rotary_angles(model.config, positions)
         self.cosine, self.sine = cosine.to(self.embedding.dtype), sine.to(self.embedding.dtype)
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All weights and tables that a step reads."""
+        yield from (self.embedding, self.norm, self.head, self.cosine, self.sine)
+        for layer in self.layers:
+            yield from (getattr(layer, field.name) for field in fields(layer))
 
     def turn(self, positions: Tensor, cache: StaticKVCache) -> Turn:
         """What all layers share of a step at these positions, ``[rows]``."""

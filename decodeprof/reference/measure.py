@@ -26,7 +26,10 @@ FEW = 17
 PERIOD = 16
 """Steps of a whole check period; calls differ by a whole number of these."""
 REPEATS = 5
-"""Slopes of which the median is taken."""
+"""Slopes of which the median is taken …"""
+SLOW_REPEATS = 3
+"""… and of a step that takes more than `SLOW_STEP_SECONDS`: each lasts seconds, and varies less."""
+SLOW_STEP_SECONDS = 0.02
 LEAST_SECONDS = 0.1
 """The steps between the two calls should last this long: host clocks jitter by some 100 µs."""
 
@@ -68,7 +71,8 @@ def step_ns(generate: Generate, *, most_tokens: int) -> int:
     periods = int(LEAST_SECONDS / max(first, 1e-9) / PERIOD) + 1
     steps = min(periods, (most_tokens - FEW) // PERIOD) * PERIOD
     slopes = [
-        (_timed(generate, FEW + steps) - _timed(generate, FEW)) / steps for _ in range(REPEATS)
+        (_timed(generate, FEW + steps) - _timed(generate, FEW)) / steps
+        for _ in range(REPEATS if first < SLOW_STEP_SECONDS else SLOW_REPEATS)
     ]
     return round(statistics.median(slopes) * 1e9)
 

@@ -189,45 +189,76 @@ def why_not(stage: Stage, device: torch.device) -> str | None:
     return None
 
 
-def run(
-    name: str,
-    *,
-    model: Model | None = None,
-    bandwidth_bytes_per_s: float | None = None,
-    profile: bool = True,
-) -> StageResult:
-    """Measure one stage at batch 1.
+@dataclass(frozen=True)
+class Running:
+    """A stage that is warmed up and ready to be measured.
 
-    Args:
-        name: one of `STAGES`.
-        model: the demo's when absent.
-        bandwidth_bytes_per_s: what the device can read; for the share of it that is used.
-        profile: count kernels, launches and syncs in profiled runs after the timed ones. A
-            profiler stays attached: stages timed later in this process run some 10 % slower on
-            the host.
+    Attributes:
+        generate: continues the demo's prompt by so many tokens.
+        decoder: none for the plain loop.
+        tokens: the first `COMPARED_TOKENS` that it makes.
+    """
+
+    stage: Stage
+    model: Model
+    generate: Callable[[int], list[int]]
+    decoder: FastDecoder | None
+    tokens: list[int]
+    graphs_skipped: int
+
+
+def start(name: str, model: Model) -> Running:
+    """Build a stage and warm it up.
 
     Raises:
         KeyError: there is no such stage.
         ValueError: it cannot run on the model's device.
     """
     stage = STAGES[name]
-    model = demo.setup() if model is None else model
-    prompt = demo.prompt(model)
     skipped_before = graphs_skipped()
     generate, decoder = _generate(stage, model)
-    for _ in range(3):  # compiled code is warmed up, recorded and replayed, one call each
-        tokens = generate(COMPARED_TOKENS)
-    expected = plain_generate(model, prompt, COMPARED_TOKENS)
-    time_ns = step_ns(generate, most_tokens=CAPACITY - len(prompt))
+    # A graph is captured in the first call; compiled code is warmed up, recorded and replayed in
+    # one step each, and a prompt's length is compiled for when it is met again.
+    tokens = [generate(COMPARED_TOKENS) for _ in range(1 if decoder is None else 3)][-1]
+    return Running(
+        stage=stage,
+        model=model,
+        generate=generate,
+        decoder=decoder,
+        tokens=tokens,
+        graphs_skipped=graphs_skipped() - skipped_before,
+    )
+
+
+def measure(
+    running: Running,
+    *,
+    expected: list[int],
+    bandwidth_bytes_per_s: float | None = None,
+    profile: bool = True,
+) -> StageResult:
+    """Measure a stage at batch 1.
+
+    Args:
+        running: from `start`.
+        expected: the plain loop's first `COMPARED_TOKENS`.
+        bandwidth_bytes_per_s: what the device can read; for the share of it that is used.
+        profile: count kernels, launches and syncs in profiled runs after the timed ones. A
+            profiler stays attached: what is timed later in this process runs some 10 % slower on
+            the host.
+    """
+    model, decoder = running.model, running.decoder
+    most_tokens = CAPACITY - demo.PROMPT_LENGTH
+    time_ns = step_ns(running.generate, most_tokens=most_tokens)
     on_cuda = model.embedding.device.type == "cuda"
-    counts = step_counts(generate) if profile and on_cuda else None
+    counts = step_counts(running.generate) if profile and on_cuda else None
     graph = decoder.graphs.get(1) if decoder is not None else None
     mbu = None
     if bandwidth_bytes_per_s is not None:
         mbu = step_weight_bytes(model) / (time_ns / 1e9) / bandwidth_bytes_per_s
     return StageResult(
-        name=name,
-        lesson=stage.lesson,
+        name=running.stage.name,
+        lesson=running.stage.lesson,
         tokens_per_s=1e9 / time_ns,
         step_ns=time_ns,
         kernels=counts.kernels if counts else None,
@@ -236,12 +267,41 @@ def run(
         graph_launches=counts.graph_launches if counts else None,
         syncs=counts.syncs if counts else None,
         mbu_share=mbu,
-        same_tokens=_common(tokens, expected),
+        same_tokens=_common(running.tokens, expected),
         compared_tokens=COMPARED_TOKENS,
         capture_seconds=graph.seconds if graph else None,
         pool_bytes=graph.pool_bytes if graph else None,
-        graphs_skipped=graphs_skipped() - skipped_before,
+        graphs_skipped=running.graphs_skipped,
         rows=counts.rows if counts else (),
+    )
+
+
+def run(
+    name: str,
+    *,
+    model: Model | None = None,
+    bandwidth_bytes_per_s: float | None = None,
+    profile: bool = True,
+) -> StageResult:
+    """Build one stage, measure it, and set its tokens against the plain loop's.
+
+    Args:
+        name: one of `STAGES`.
+        model: the demo's when absent.
+        bandwidth_bytes_per_s: as for `measure`.
+        profile: as for `measure`.
+
+    Raises:
+        KeyError: there is no such stage.
+        ValueError: it cannot run on the model's device.
+    """
+    model = demo.setup() if model is None else model
+    running = start(name, model)
+    return measure(
+        running,
+        expected=plain_generate(model, demo.prompt(model), COMPARED_TOKENS),
+        bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+        profile=profile,
     )
 
 

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from decodeprof.reference import fused
+from decodeprof.reference import fused, plain
 from decodeprof.reference.cache import StaticKVCache
+from decodeprof.reference.decoder import FastDecoder
 from decodeprof.reference.fused import Jobs, JoinedModel
 from decodeprof.reference.jobs import ALL_KERNELS, choose_jobs, why_no_triton
 from decodeprof.reference.matvec import Weigh, matvec_torch, matvec_triton
-from decodeprof.reference.model import ModelConfig, random_model
+from decodeprof.reference.model import TINY, ModelConfig, random_model
 from decodeprof.reference.state import State
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -180,3 +181,14 @@ def test_take_best(dtype: torch.dtype, ends: bool) -> None:
     assert state.made[0].nonzero().tolist() == [[7]]
     assert int(state.made[0, 7]) == best
     assert bool(state.stopped) is ends
+
+
+@needs_triton
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_decode_of_kernels_makes_the_plain_loops_tokens(rows: int) -> None:
+    options = dataclasses.replace(ALL_KERNELS, overlap=torch.cuda.is_available())
+    own = random_model(TINY, seed=5, device=DEVICE)
+    prompts = [[5, 77, 30, 12, 9], [8, 1]][:rows]
+    expected = [plain.generate(own, prompt, 8) for prompt in prompts]
+    decoder = FastDecoder(own, 32, rows=2, joined=True, kernels=options)
+    assert decoder.generate_batch(prompts, 8) == expected
