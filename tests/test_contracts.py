@@ -25,6 +25,7 @@ MOST_FUNCTION_LINES = 65
 """About sixty: a call with one keyword a line is long and not hard."""
 NAMES_THAT_SAY_NOTHING = {"utils", "common", "helpers", "base", "manager", "misc"}
 PRINTING = ("cli", "report")
+SCRIPTS = {Path("reference/hf_story/variants.py")}  # run by hand, as a table of its own
 
 
 def name_of(path: Path) -> str:
@@ -89,7 +90,8 @@ def test_only_the_command_line_and_the_reports_print(path: Path) -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
-    assert "print" not in calls or path.relative_to(PACKAGE).parts[0] in PRINTING
+    inside = path.relative_to(PACKAGE)
+    assert "print" not in calls or inside.parts[0] in PRINTING or inside in SCRIPTS
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from decodeprof.errors import InputError
 from decodeprof.ingest.read import read_trace
+from decodeprof.model.calls import LAUNCHING
 from decodeprof.model.trace import Trace
 from decodeprof.recording import (
     FIRST_CALL_TRACE_FILE,
@@ -37,7 +40,9 @@ def load(path: Path) -> Loaded:
     if path.name == RECORDING_FILE and path.is_file():
         path = path.parent
     if not path.is_dir():
-        return Loaded(trace=read_trace(path), recording=None, name=path.name)
+        trace = read_trace(path)
+        _must_hold_gpu_activity(trace, path.name)
+        return Loaded(trace=trace, recording=None, name=path.name)
     if not (path / RECORDING_FILE).is_file():
         traces = sorted(p.name for p in path.glob("*.json*") if not p.name.startswith("."))
         raise InputError(
@@ -62,4 +67,26 @@ def load(path: Path) -> Loaded:
         recording=recording,
         name=path.resolve().name,
         first_call=read_trace(first_call) if first_call.is_file() else None,
+    )
+
+
+def _must_hold_gpu_activity(trace: Trace, name: str) -> None:
+    """Refuse a trace from elsewhere in which nothing ran on a device: there is nothing to say."""
+    if len(trace.device):
+        return
+    calls, launching = trace.calls, [int(kind) for kind in LAUNCHING]
+    launches = int(np.isin(calls.kind, launching).sum())
+    if launches:
+        raise InputError(
+            f"`{name}` holds launches but no kernels",
+            why=f"{launches:,} launch calls, and not one activity on a device: the profiler got "
+            "nothing from the driver (CUPTI)",
+            hint="`decodeprof doctor` on that machine says whether CUPTI gives kernels",
+        )
+    events = len(trace.ops) + len(calls) + len(trace.annotations) + len(trace.frames)
+    raise InputError(
+        f"`{name}` holds no GPU activity",
+        why=f"0 of {events:,} events are kernels; the profiler ran with CPU activity only",
+        hint="record with `decodeprof diagnose my_script.py:generate`, or add "
+        "ProfilerActivity.CUDA to the profiler's activities",
     )
