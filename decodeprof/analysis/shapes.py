@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from decodeprof.analysis.steps.found import Steps
-from decodeprof.analysis.traffic.columns import KernelTraffic, OpUse, Source
+from decodeprof.analysis.traffic.columns import KernelTraffic, OpUse
 from decodeprof.analysis.traffic.operands import UnknownSizeError
 from decodeprof.analysis.traffic.products import attention_sizes
 from decodeprof.model.trace import I64, NONE
@@ -121,12 +121,6 @@ def attention_lengths(traffic: KernelTraffic, steps: Steps, step: int) -> Length
             s.batch * s.heads * (s.width + s.value_width) * s.item_bytes for s in sizes
         ),
     )
-
-
-def replayed_shapes(traffic: KernelTraffic, steps: Steps, step: int) -> bool:
-    """Whether a step's shapes are those of another pass: of the one that was captured."""
-    rows = steps.activity_step == step
-    return bool((traffic.source[rows] == Source.MATCHED).any())
 
 
 def query_lengths(traffic: KernelTraffic, steps: Steps) -> dict[int, int]:

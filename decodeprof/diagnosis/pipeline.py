@@ -45,12 +45,17 @@ def analyze_path(path: Path) -> Analyzed:
 
 def diagnose(evidence: Evidence) -> Diagnosis:
     """Judge what the analysis found: the figures and the verdict first, then every rule on them."""
-    predicted = predict(evidence, context.unprofiled_step(evidence.recording))
-    figures = _figures(evidence, predicted)
-    judged = judge_all(Case(diagnosis=figures, evidence=evidence, predicted=predicted))
+    case = case_of(evidence)
+    judged = judge_all(case)
     return msgspec.structs.replace(
-        figures, findings=judged.findings, cleared=judged.cleared, skipped=judged.skipped
+        case.diagnosis, findings=judged.findings, cleared=judged.cleared, skipped=judged.skipped
     )
+
+
+def case_of(evidence: Evidence) -> Case:
+    """What the rules judge: the figures, the verdict and the predictions."""
+    predicted = predict(evidence, context.unprofiled_step(evidence.recording))
+    return Case(diagnosis=_figures(evidence, predicted), evidence=evidence, predicted=predicted)
 
 
 def _figures(evidence: Evidence, predicted: Predictions) -> Diagnosis:

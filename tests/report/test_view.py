@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 import decodeprof.report
-from decodeprof.model.diagnosis import Diagnosis, Idle, Range, Source, WhatIf, WhatIfs
+from decodeprof.model.diagnosis import Diagnosis, Idle, Range, Skipped, Source, WhatIf, WhatIfs
 from decodeprof.report.as_json import diagnosis_json
 from decodeprof.report.blocks import Bar, Block, Column, Facts, Note, Row, Table, View, line
+from decodeprof.report.terminal import text as text_of
 from decodeprof.report.view import view
 from tests.report.diagnoses import cpu_run, figures, foreign_trace, full, kernel, sync_site
 
@@ -168,3 +169,27 @@ def test_facts_of_a_trace_without_calls_say_unknown_and_not_zero() -> None:
     assert isinstance(facts, Facts)
     details = {row.label: "".join(span.text for span in row.detail) for row in facts.rows}
     assert details["kernels"] == "per step; API calls unknown"
+
+
+def test_one_reason_that_keeps_many_rules_from_looking_is_said_once() -> None:
+    skipped = [
+        Skipped(code=code, reason=reason, capture="record again")
+        for code, reason in (
+            ("one", "no GPU was used"),
+            ("two", "why"),
+            ("three", "no GPU was used"),
+        )
+    ]
+    text = text_of(view(full(skipped=skipped)), width=100)
+    assert "? could not tell, no GPU was used: one, three\n" in text
+    assert "? could not tell, why: two\n" in text
+
+
+def test_a_remark_says_how_to_act_and_a_finding_what_to_check_and_to_risk() -> None:
+    [told] = full().findings
+    advice = told.recommendations[0]
+    for severity, shown in (("high", True), ("info", False)):
+        changed = msgspec.structs.replace(told, severity=severity)
+        text = text_of(view(full(findings=[changed])), width=200)
+        assert advice.how in text
+        assert (advice.risk in text) is shown

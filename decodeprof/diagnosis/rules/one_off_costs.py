@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from decodeprof import units
 from decodeprof.diagnosis import gates, telling
-from decodeprof.diagnosis.judging import Case, Clear, CouldNotTell, Found, Outcome
+from decodeprof.diagnosis.judging import Case, Clear, Found, Outcome
 from decodeprof.model.diagnosis import Evidence, Recommendation, StepRow
 
 CODE = "one-off-costs"
@@ -39,25 +39,23 @@ _MOST_STEPS = 4
 def judge(case: Case) -> Outcome:
     """Find decode steps that stand out, in the trace or in the unprofiled calls."""
     recording = case.evidence.recording
+    # Unprofiled calls tell of their first step where nothing ran on a device, too.
     missing = gates.unable(case, "device")
     runs = recording.timing.runs if recording and recording.timing else []
-    if missing is not None and not any(len(run.step_ns) >= FEWEST_STEPS for run in runs):
-        return missing
     step = case.diagnosis.step
     median = (step.profiled_ns or 0) if step is not None else 0
     first = _slow_first_step([run.step_ns for run in runs])
-    rows = [row for row in case.diagnosis.steps.rows if _stands_out(row, runs_known=bool(runs))]
-    excess = sum(max((row.step_ns or 0) - median, 0) for row in rows)
-    if not median or excess < LEAST_EXCESS_SHARE * median:
-        rows = []
+    rows = [
+        row
+        for row in case.diagnosis.steps.rows
+        if _is_one_off(row, runs_known=bool(runs))
+        and (row.step_ns or 0) > (1 + LEAST_EXCESS_SHARE) * median > 0
+    ]
     if not rows and first is None:
-        if len(case.diagnosis.steps.rows) < FEWEST_STEPS and not runs:
-            return CouldNotTell(
-                reason="too few steps to tell an unlike one", capture="profile more decode steps"
-            )
-        return Clear()
+        return missing or Clear()
     parts = []
     if rows:
+        excess = sum((row.step_ns or 0) - median for row in rows)
         parts.append(
             f"{telling.plural(len(rows), 'decode step')} took {units.time(excess)} more than the "
             "median step, in profiled time"
@@ -87,7 +85,7 @@ def judge(case: Case) -> Outcome:
     return Found((found,))
 
 
-def _stands_out(row: StepRow, *, runs_known: bool) -> bool:
+def _is_one_off(row: StepRow, *, runs_known: bool) -> bool:
     """Whether a step of the trace did one-off work, as far as the trace shows.
 
     Where unprofiled calls are known they tell whether first steps are slow: not the profile.
