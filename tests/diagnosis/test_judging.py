@@ -150,9 +150,11 @@ def test_without_api_calls_nothing_that_needs_them_is_clear() -> None:
     needing = {
         "allocation-in-loop",
         "blocking-read",
+        "data-quality",
         "graph-missing",
         "graph-unused",
         "host-after-sync",
+        "one-off-costs",
         "pageable-copy",
         "small-kernels",
         "sync-harmless",

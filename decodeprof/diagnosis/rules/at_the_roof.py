@@ -38,15 +38,17 @@ def judge(case: Case) -> Outcome:
     if missing is not None:
         return missing
     floors = case.diagnosis.floors
-    if floors is None or (floors.bytes_ns is None and floors.flops_ns is None):
-        return CouldNotTell(
-            reason="what a step must move and compute is not known", capture=gates.PROFILE
-        )
+    unknown = CouldNotTell(
+        reason="what a step must move and compute is not known", capture=gates.PROFILE
+    )
+    if floors is None:
+        return unknown
     step_ns = case.step_ns or 0
     by_bytes = (floors.bytes_ns or 0) >= (floors.flops_ns or 0)
     least = max(floors.bytes_ns or 0, floors.flops_ns or 0)
     if least < LEAST_SHARE * step_ns or not step_ns:
-        return Clear()
+        both = floors.bytes_ns is not None and floors.flops_ns is not None
+        return Clear() if both else unknown
     roof = "bandwidth" if by_bytes else "arithmetic rate"
     found = telling.finding(
         case,

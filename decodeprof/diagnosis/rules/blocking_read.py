@@ -50,11 +50,13 @@ def judge(case: Case) -> Outcome:
             nesting=case.evidence.nesting,
             sites=case.evidence.decode_sites,
         )
-        if copy.direction == TO_HOST and copy.site is not None
+        if copy.direction == TO_HOST
     ]
-    if not reads:
-        return Clear()
-    costly = [read for read in reads if not _is_harmless(case, read)]
+    waiting = [read for read in reads if read.site is not None]
+    if not waiting:
+        # Which wait belongs to a copy is seen by the op around both.
+        return (gates.not_captured(case, "ops") if reads else None) or Clear()
+    costly = [read for read in waiting if not _is_harmless(case, read)]
     if not costly:
         return LeftTo("sync-harmless")
     count = sum(read.count for read in costly) / len(figures.rows)

@@ -49,7 +49,7 @@ def judge(case: Case) -> Outcome:
     """Collect what weakens the figures."""
     facts = [*_timing(case), *_trace(case), *_steps(case)]
     if not facts:
-        return gates.unable(case) or Clear()
+        return gates.unable(case, "device", "calls") or Clear()
     more = f" (and {len(facts) - 1} more)" if len(facts) > 1 else ""
     found = telling.finding(
         case,

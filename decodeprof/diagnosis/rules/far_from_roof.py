@@ -67,17 +67,19 @@ def judge(case: Case) -> Outcome:
         if family(rate.name) == _FAMILY and rate.time_ns >= LEAST_TIME_SHARE * total
     ]
     known = [rate for rate in large if rate.bytes is not None and rate.bytes >= 0]
-    if large and not known:
-        return CouldNotTell(
-            reason="how many bytes the matrix kernels move is not known", capture=gates.PROFILE
-        )
     far = [
         (rate, roof)
         for rate in known
         if (rate.bytes or 0) >= LEAST_BYTES * rate.count
         and (roof := _roof_ns(rate, floors)) < FAR_SHARE * rate.time_ns
     ]
-    return Found((_finding(case, far, total),)) if far else Clear()
+    if far:
+        return Found((_finding(case, far, total),))
+    if len(known) < len(large):
+        return CouldNotTell(
+            reason="how many bytes the matrix kernels move is not known", capture=gates.PROFILE
+        )
+    return Clear()
 
 
 def _roof_ns(rate: NameRate, floors: Floors) -> float:

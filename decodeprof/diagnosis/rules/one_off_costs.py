@@ -40,7 +40,7 @@ def judge(case: Case) -> Outcome:
     """Find decode steps that stand out, in the trace or in the unprofiled calls."""
     recording = case.evidence.recording
     # Unprofiled calls tell of their first step where nothing ran on a device, too.
-    missing = gates.unable(case, "device")
+    missing = gates.unable(case, "device", "calls")
     runs = recording.timing.runs if recording and recording.timing else []
     step = case.diagnosis.step
     median = (step.profiled_ns or 0) if step is not None else 0

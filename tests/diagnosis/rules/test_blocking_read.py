@@ -48,3 +48,15 @@ def test_a_read_that_costs_nothing_is_left_to_the_harmless_ones() -> None:
 
 def test_without_api_calls_it_cannot_tell() -> None:
     assert isinstance(judge(CODE, case(loop(reading), without=("calls",))), CouldNotTell)
+
+
+def test_without_ops_the_wait_of_a_copy_is_not_known() -> None:
+    def bare(b: TraceBuilder, index: int) -> None:
+        del index
+        busy(b)
+        b.copy(1 * US, name="Memcpy DtoH (Device -> Pageable)")
+        b.sync(stream=7)
+
+    outcome = judge(CODE, case(loop(bare), recording(), without=("ops",)))
+    assert isinstance(outcome, CouldNotTell)
+    assert "operators" in outcome.reason

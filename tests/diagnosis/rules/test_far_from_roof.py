@@ -73,3 +73,15 @@ def test_without_shapes_or_a_known_bandwidth_it_cannot_tell() -> None:
     outcome = judge(CODE, replace(what, diagnosis=unknown))
     assert isinstance(outcome, CouldNotTell)
     assert "bandwidth" in outcome.reason
+
+
+def test_one_kernel_of_unknown_bytes_keeps_the_others_from_clearing_the_rule() -> None:
+    def body(b: TraceBuilder, index: int) -> None:
+        del index
+        for _ in range(10):
+            with b.op("aten::mm", shapes=VECTOR):
+                b.launch("gemv2T", 3 * US)
+            with b.op("aten::mm"):
+                b.launch("nvjet_sm90_tst", 30 * US)
+
+    assert isinstance(judge(CODE, case(loop(body), recording())), CouldNotTell)
