@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from decodeprof import mark
 from decodeprof.diagnosis.judging import Clear, CouldNotTell
 from tests.build import TraceBuilder
 from tests.diagnosis.cases import busy, case, judge, look_up, loop, recording, texts, the_finding
@@ -46,3 +47,20 @@ def test_without_lengths_it_cannot_tell() -> None:
     what = case(loop(lambda b, _: busy(b)), recording())
     assert isinstance(judge(CODE, what), CouldNotTell)
     assert isinstance(judge(CODE, case(lengths(lambda i: 17 + i, decode=2))), CouldNotTell)
+
+
+def on_a_cpu(query: Callable[[int], int]) -> TraceBuilder:
+    b = TraceBuilder()
+    for index in range(6):
+        with (
+            b.annotation(mark.label(mark.STEP, phase="decode")),
+            b.op("aten::embedding", shapes=((1000, 64), (1, query(index)))),
+        ):
+            b.work(100_000)
+    return b
+
+
+def test_a_run_on_a_cpu_tells_as_well() -> None:
+    of = recording(device=None)
+    assert "17 tokens" in the_finding(CODE, case(on_a_cpu(lambda i: 17 + i), of)).summary
+    assert judge(CODE, case(on_a_cpu(lambda _: 1), of)) == Clear()
