@@ -7,6 +7,7 @@ and where several places match, only what all of them agree on is known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,9 @@ from decodeprof.model.trace import I8, I32, I64, NONE, ActivityKind, Bool, Trace
 _BEGIN, _END = "StreamBeginCapture", "StreamEndCapture"
 # More places than these add time, and nothing to what they agree on.
 _MOST_PLACES = 8
+# A graph may run a copy or a set of little memory as a kernel of its own (memcpy32_post).
+_MOVING_KERNEL = re.compile(r"mem(cpy|set)\d")
+_MOVE = "a copy or a set"
 # Fewer activities than these match by chance.
 _SHORTEST = 4
 _KIND_OF_CALL = {
@@ -155,9 +159,16 @@ def _renewed(uses: list[OpUse]) -> list[OpUse]:
     ]
 
 
+def _moves(trace: Trace, rows: I64) -> Bool:
+    """Which rows copy or set memory, be it as a kernel."""
+    named = np.array([_MOVING_KERNEL.match(name) is not None for name in trace.names], np.bool_)
+    device = trace.device
+    return np.asarray((device.kind[rows] != ActivityKind.KERNEL) | named[device.name[rows]])
+
+
 def _captures(trace: Trace, rows: I64, references: Sequence[Reference]) -> list[Columns]:
     """The stretch as counted by each capture with as many launches of the same kinds."""
-    kinds = trace.device.kind[rows]
+    moves = _moves(trace, rows)
     stretch = replace(trace, device=trace.device.take(rows))
     found = []
     for place in references:
@@ -165,7 +176,7 @@ def _captures(trace: Trace, rows: I64, references: Sequence[Reference]) -> list[
             if len(calls) != len(rows):
                 continue
             launched = [_KIND_OF_CALL[int(kind)] for kind in place.trace.calls.kind[calls]]
-            if not np.array_equal(launched, kinds):
+            if not np.array_equal(np.array(launched) != ActivityKind.KERNEL, moves):
                 continue
             parents = place.ops.parents
             ops = with_shapes(place.trace, ops_at(place.trace, calls, parents), parents)
@@ -198,13 +209,17 @@ def capture_launches(trace: Trace) -> list[I64]:
 
 
 def _eager(trace: Trace, rows: I64, references: Sequence[Reference]) -> list[Columns]:
-    """The stretch as counted in each eager stretch with the same sequence of names."""
-    wanted = [trace.names[i] for i in trace.device.name[rows]]
+    """The stretch as counted in each eager stretch with the same sequence of names.
+
+    Copies and sets go by one name: what they are called depends on who launched them.
+    """
+    wanted = _labels(trace, rows)
     found: list[Columns] = []
     for place in references:
-        numbers = {name: i for i, name in enumerate(place.trace.names)}
+        labels = _labels(place.trace, place.eager)
+        numbers = {name: i for i, name in enumerate(dict.fromkeys(labels))}
         target = np.array([numbers.get(name, NONE) for name in wanted], np.int32)
-        sequence = place.trace.device.name[place.eager]
+        sequence = np.array([numbers[name] for name in labels], np.int32)
         own = set(rows.tolist()) if place.trace is trace else set()
         for at in _places(sequence, target):
             chosen = place.eager[at : at + len(rows)]
@@ -213,6 +228,14 @@ def _eager(trace: Trace, rows: I64, references: Sequence[Reference]) -> list[Col
             if len(found) == _MOST_PLACES:
                 return found
     return found
+
+
+def _labels(trace: Trace, rows: I64) -> list[str]:
+    moves = _moves(trace, rows).tolist()
+    names = trace.device.name[rows].tolist()
+    return [
+        _MOVE if is_move else trace.names[name] for name, is_move in zip(names, moves, strict=True)
+    ]
 
 
 def _places(sequence: I32, target: I32) -> list[int]:
