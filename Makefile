@@ -3,6 +3,7 @@
 #   make demo   diagnose the packaged loop here, then a recording made on a GPU
 #   make test   the tests
 #   make lint   ruff, mypy, import-linter
+#   make bench  how fast the command line is, as a table
 
 SHELL := /bin/bash
 VENV := .venv
@@ -11,7 +12,7 @@ READY := $(VENV)/.ready
 CANDIDATES := $(PYTHON) python3.13 python3.12 python3.11 python3 python
 WORKERS ?= 2
 
-.PHONY: demo test lint setup
+.PHONY: demo test lint bench setup
 
 demo: $(READY)
 	@$(BIN)/decodeprof demo
@@ -25,6 +26,9 @@ lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python -m tests.bench.speed
 
 setup: $(READY)
 

@@ -16,6 +16,7 @@ _COMMANDS = {
     "demo": "diagnose the packaged loop here, then show a recording made on a GPU",
     "diagnose": "run a generate function, measure it and say what bounds it",
     "analyze": "report on a recording or a torch trace; needs no GPU and no torch",
+    "compare": "set two recordings side by side: what changed, and did the prediction hold",
     "explain": "print the manual page of a finding's rule, or list all rules",
     "doctor": "say what works on this machine, and why the rest does not",
 }

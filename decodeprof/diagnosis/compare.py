@@ -1,0 +1,169 @@
+"""What changed from one diagnosis to another, and was it what the first one predicted?
+
+Which change was made is read off the counts, not asked: launches that became graph launches are a
+graph, fewer kernels are a fusion, fewer blocking calls are syncs removed. The step that came out is
+then set against the what-if of that change.
+"""
+
+from __future__ import annotations
+
+from decodeprof.model.comparison import Comparison, Measure, Prediction, Unit
+from decodeprof.model.diagnosis import Diagnosis, Distribution, StepFigures, WhatIf
+
+# Fewer kernels than this share of what there were, and kernels were fused; a stop check that comes
+# and goes changes the count by a handful.
+FUSED_SHARE = 0.9
+# A graph leaves a few launches outside itself.
+GRAPHED_SHARE = 0.5
+
+
+def compare(before: Diagnosis, after: Diagnosis) -> Comparison:
+    """Pair two diagnoses."""
+    prediction, why_not = _prediction(before, after)
+    codes_before = {f.code for f in before.findings}
+    codes_after = {f.code for f in after.findings}
+    return Comparison(
+        before=before.source.name,
+        after=after.source.name,
+        bound_before=before.verdict.bound_by,
+        bound_after=after.verdict.bound_by,
+        measures=_measures(before, after),
+        gone=sorted(codes_before - codes_after),
+        came=sorted(codes_after - codes_before),
+        stayed=sorted(codes_before & codes_after),
+        prediction=prediction,
+        why_no_prediction=why_not,
+        caveats=_caveats(before, after),
+    )
+
+
+def _measures(before: Diagnosis, after: Diagnosis) -> list[Measure]:
+    one, two = before.step, after.step
+    rows = [
+        _timed(
+            "step, unprofiled",
+            one.unprofiled_ns if one else None,
+            two.unprofiled_ns if two else None,
+        ),
+        _plain("step, profiled", "ns", _of(one, "profiled_ns"), _of(two, "profiled_ns")),
+        _plain("device busy", "ns", _of(one, "busy_ns"), _of(two, "busy_ns")),
+        _plain("device idle", "ns", _idle(one), _idle(two)),
+    ]
+    for name, field in (
+        ("kernels", "kernels"),
+        ("kernel launches", "launches"),
+        ("graph launches", "graph_launches"),
+        ("blocking calls", "syncs"),
+    ):
+        rows.append(_plain(name, "count", _of(one, field), _of(two, field)))
+    first, second = before.generation, after.generation
+    rows.append(
+        _timed("first token", first.ttft_ns if first else None, second.ttft_ns if second else None)
+    )
+    rows.append(
+        _plain(
+            "tokens a second",
+            "per_s",
+            first.tokens_per_s if first else None,
+            second.tokens_per_s if second else None,
+        )
+    )
+    return [r for r in rows if r.before is not None or r.after is not None]
+
+
+def _of(step: StepFigures | None, field: str) -> float | None:
+    value = getattr(step, field) if step is not None else None
+    return float(value) if value is not None else None
+
+
+def _idle(step: StepFigures | None) -> float | None:
+    if step is None or step.busy_ns is None or step.profiled_ns is None:
+        return None
+    return float(step.profiled_ns - step.busy_ns)
+
+
+def _plain(name: str, unit: Unit, before: float | None, after: float | None) -> Measure:
+    return Measure(name=name, unit=unit, before=before, after=after)
+
+
+def _timed(name: str, before: Distribution | None, after: Distribution | None) -> Measure:
+    one, two = _spread(before), _spread(after)
+    overlap = None
+    if one is not None and two is not None:
+        overlap = one[0] <= two[1] and two[0] <= one[1]
+    return Measure(
+        name=name,
+        unit="ns",
+        before=before.median if before else None,
+        after=after.median if after else None,
+        spread_before=one,
+        spread_after=two,
+        within_spread=overlap,
+    )
+
+
+def _spread(samples: Distribution | None) -> tuple[float, float] | None:
+    if samples is None or samples.p10 is None or samples.p90 is None:
+        return None
+    return float(samples.p10), float(samples.p90)
+
+
+def _prediction(before: Diagnosis, after: Diagnosis) -> tuple[Prediction | None, str | None]:
+    """The what-if that the change answers to, set against what came out."""
+    one, two = before.step, after.step
+    if one is None or two is None:
+        return None, "one of the two has no decode steps"
+    change = _change(one, two)
+    if change is None:
+        return None, "none of the predicted changes was made: the counts are the same"
+    told: WhatIf | None = getattr(before.what_if, change)
+    if told is None:
+        return None, f"the first one predicted nothing for what was done ({change})"
+    if told.in_profiled_time:
+        measured = two.profiled_ns
+    else:
+        measured = two.unprofiled_ns.median if two.unprofiled_ns else None
+    if measured is None:
+        return None, "the second one has no time of the kind that was predicted"
+    expected = told.step_ns.expected
+    return Prediction(
+        change=change,
+        predicted_ns=told.step_ns,
+        measured_ns=measured,
+        error_share=(expected - measured) / measured,
+        in_range=told.step_ns.low <= measured <= told.step_ns.high,
+    ), None
+
+
+def _change(one: StepFigures, two: StepFigures) -> str | None:
+    if one.kernels is None or two.kernels is None:
+        return None
+    fused = two.kernels < FUSED_SHARE * one.kernels
+    graphed = (one.graph_launches or 0) < 1 <= (two.graph_launches or 0) and (
+        two.launches or 0
+    ) < GRAPHED_SHARE * (one.launches or 0)
+    unsynced = (two.syncs or 0) < (one.syncs or 0)
+    if graphed:
+        return "all" if fused else "cuda_graph"
+    if fused:
+        return "fusion"
+    return "no_syncs" if unsynced else None
+
+
+def _caveats(before: Diagnosis, after: Diagnosis) -> list[str]:
+    texts = []
+    if before.about.device != after.about.device:
+        texts.append(
+            f"The devices differ: {before.about.device or 'unknown'} before, "
+            f"{after.about.device or 'unknown'} after."
+        )
+    for key in ("torch", "driver"):
+        old, new = before.about.environment.get(key), after.about.environment.get(key)
+        if old and new and old != new:
+            texts.append(f"The version of {key} differs: {old} before, {new} after.")
+    one, two = before.generation, after.generation
+    if one and two and one.batch != two.batch:
+        texts.append(f"The batch differs: {one.batch} before, {two.batch} after.")
+    if not (before.step and before.step.unprofiled_ns and after.step and after.step.unprofiled_ns):
+        texts.append("Unprofiled times are not known on both sides: profiled host times mislead.")
+    return texts

@@ -1,0 +1,54 @@
+"""What changed between two diagnoses, per step; and did the first one's prediction come true?"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from decodeprof.model.diagnosis import Range
+
+Unit = Literal["ns", "count", "per_s"]
+
+
+class Measure(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure of a step, before and after; null: not known on that side."""
+
+    name: str
+    unit: Unit
+    before: float | None
+    after: float | None
+    spread_before: tuple[float, float] | None = None
+    """p10 and p90, where single steps were timed."""
+    spread_after: tuple[float, float] | None = None
+    within_spread: bool | None = None
+    """The two spreads overlap, so that the difference may be chance; null: no spread is known."""
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that the first diagnosis predicted and the second one measured."""
+
+    change: str
+    """cuda_graph | no_syncs | fusion | all: by name in `what_if`."""
+    predicted_ns: Range
+    measured_ns: int
+    error_share: float
+    """(predicted - measured) / measured."""
+    in_range: bool
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Two diagnoses, paired."""
+
+    before: str
+    after: str
+    bound_before: str
+    bound_after: str
+    measures: list[Measure]
+    gone: list[str]
+    """Codes of findings that only the first one has."""
+    came: list[str]
+    stayed: list[str]
+    prediction: Prediction | None
+    why_no_prediction: str | None
+    caveats: list[str]

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from decodeprof.diagnosis.compare import compare
+from decodeprof.diagnosis.pipeline import analyze_path
+from decodeprof.model import diagnosis as d
+from decodeprof.report.comparison import comparison_view
+from decodeprof.report.terminal import text
+from tests.report.diagnoses import DISTRIBUTION, cpu_run, figures, full
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+
+
+def with_step(base: d.Diagnosis, **changes: object) -> d.Diagnosis:
+    return msgspec.structs.replace(base, step=figures(**changes))
+
+
+def predicting(name: str, expected: int, *, profiled: bool = False) -> d.WhatIfs:
+    told = d.WhatIf(
+        step_ns=d.Range(low=expected - 100, expected=expected, high=expected + 100),
+        in_profiled_time=profiled,
+        assumes="nothing",
+    )
+    return d.WhatIfs(**{name: told})
+
+
+def took(ns: int) -> d.Distribution:
+    return d.Distribution(median=ns, p10=ns - 10, p90=ns + 10, n=9)
+
+
+def test_nothing_changed_is_no_prediction() -> None:
+    found = compare(full(), full())
+    assert found.prediction is None
+    assert "counts are the same" in (found.why_no_prediction or "")
+    assert all(m.before == m.after for m in found.measures)
+    assert found.gone == found.came == []
+
+
+@pytest.mark.parametrize(
+    ("after", "change"),
+    [
+        ({"graph_launches": 1.0, "launches": 3.0}, "cuda_graph"),
+        ({"graph_launches": 1.0, "launches": 3.0, "kernels": 400.0}, "all"),
+        ({"kernels": 400.0, "launches": 400.0}, "fusion"),
+        ({"syncs": 0.0}, "no_syncs"),
+    ],
+)
+def test_the_change_is_read_off_the_counts(after: dict[str, object], change: str) -> None:
+    before = msgspec.structs.replace(full(), what_if=predicting(change, 1_050))
+    found = compare(before, with_step(full(), unprofiled_ns=took(1_000), **after)).prediction
+    assert found is not None
+    assert (found.change, found.measured_ns, found.error_share) == (change, 1_000, 0.05)
+    assert found.in_range
+
+
+def test_a_prediction_outside_its_range_is_said_to_be() -> None:
+    before = msgspec.structs.replace(full(), what_if=predicting("no_syncs", 2_000))
+    found = compare(before, with_step(full(), unprofiled_ns=took(1_000), syncs=0.0)).prediction
+    assert found is not None
+    assert not found.in_range
+    assert found.error_share == 1.0
+
+
+def test_a_prediction_in_profiled_time_is_held_against_a_profiled_time() -> None:
+    before = msgspec.structs.replace(full(), what_if=predicting("no_syncs", 900, profiled=True))
+    after = with_step(full(), syncs=0.0, unprofiled_ns=took(1), profiled_ns=1_000)
+    found = compare(before, after).prediction
+    assert found is not None
+    assert found.measured_ns == 1_000
+
+
+def test_what_was_not_predicted_is_not_made_up() -> None:
+    before = msgspec.structs.replace(full(), what_if=d.WhatIfs())
+    found = compare(before, with_step(full(), syncs=0.0))
+    assert found.prediction is None
+    assert "predicted nothing" in (found.why_no_prediction or "")
+
+
+def test_spreads_that_overlap_are_no_difference() -> None:
+    near = with_step(full(), unprofiled_ns=took(DISTRIBUTION.median + 100))
+    step = compare(full(), near).measures[0]
+    assert step.within_spread is True
+    assert "chance" in text(comparison_view(compare(full(), near)), width=100)
+    assert compare(full(), with_step(full(), unprofiled_ns=took(9))).measures[0].within_spread is (
+        False
+    )
+
+
+def test_a_run_without_steps_is_unknown_and_not_zero() -> None:
+    found = compare(cpu_run(), full())
+    assert {m.name for m in found.measures if m.before is None} >= {"kernels", "device busy"}
+    assert "unknown" in text(comparison_view(found), width=100)
+
+
+def test_the_graph_stage_came_out_as_its_eager_twin_predicted() -> None:
+    found = compare(
+        analyze_path(FIXTURES / "stage_eager").diagnosis,
+        analyze_path(FIXTURES / "stage_graph").diagnosis,
+    )
+    assert found.prediction is not None
+    assert found.prediction.change == "cuda_graph"
+    assert abs(found.prediction.error_share) < 0.025
+    assert "graph-missing" in found.gone
