@@ -13,7 +13,13 @@ import numpy as np
 from decodeprof.analysis.host import host_time
 from decodeprof.analysis.intervals import Intervals, union
 from decodeprof.analysis.launches import GRAPH, LAUNCH_KINDS, LatencyFloors, Launches
-from decodeprof.analysis.replay.delays import Delays, last_launches, learn_delays
+from decodeprof.analysis.replay.delays import (
+    Delays,
+    first_of_graph,
+    graph_key,
+    last_launches,
+    learn_delays,
+)
 from decodeprof.analysis.replay.program import LAUNCH, Events, Program
 from decodeprof.analysis.replay.run import play_once
 from decodeprof.analysis.replay.waits import RECORD, WAIT, OrderCalls, order_calls
@@ -117,6 +123,7 @@ def build_program(source: Source, rows: range | None = None) -> Program:
         queued_ns=_spread(_queued(source, of_launch[launched]), launched),
         first=first,
         count=count,
+        between_ns=_between(source, first, count, activity),
         step=np.where(inside, step, NONE).astype(np.int32),
     )
     return Program(
@@ -125,7 +132,6 @@ def build_program(source: Source, rows: range | None = None) -> Program:
         tail_python_ns=int(python[-1]),
         duration_ns=trace.device.end_ns[activity] - trace.device.start_ns[activity],
         activity=activity,
-        node_gap_ns=source.delays.node_gap_ns,
         steps=len(rows) if rows is not None else steps.count,
         streams=len(streams),
         slots=int((op == RECORD).sum()),
@@ -204,6 +210,20 @@ def _activities(source: Source, call: I64, of_launch: I64) -> tuple[I64, I64, I6
     return first, count, activity
 
 
+def _between(source: Source, first: I64, count: I64, activity: I64) -> I64:
+    """The gaps between the nodes of each launch: what its own graph usually has."""
+    table, delays = source.trace.device, source.delays
+    total = np.r_[0, np.cumsum(table.end_ns[activity] - table.start_ns[activity])]
+    spent = total[first + count] - total[first]
+    found = np.maximum(count - 1, 0) * delays.node_gap_ns
+    for at in np.flatnonzero(count > 1).tolist():
+        graph = delays.graphs.get(graph_key(table, activity[first[at] : first[at] + count[at]]))
+        if graph is not None:
+            overlaps = graph.between_ns < 0
+            found[at] = graph.span_ns - spent[at] if overlaps else graph.between_ns
+    return found
+
+
 def _wait_lags(source: Source, of_order: I64) -> tuple[I64, I64]:
     lag, least = np.zeros(len(of_order), np.int64), np.zeros(len(of_order), np.int64)
     last = last_launches(source.trace, source.launches, source.order)
@@ -221,6 +241,8 @@ def _launch_lags(source: Source, of_launch: I64) -> tuple[I64, I64, I64]:
     """What a launch takes after its call, the call's own work, and that part until it leaves."""
     kind = source.launches.kind[of_launch]
     tail = np.array([source.delays.tail_ns[k] for k in LAUNCH_KINDS], np.int64)[kind]
+    first = first_of_graph(source.trace, source.launches)[of_launch]
+    tail = np.where(first, source.delays.upload_tail_ns, tail)
     calls = source.launches.call[of_launch]
     own = source.trace.calls.end_ns[calls] - source.trace.calls.start_ns[calls]
     own = own - source.blocked_ns[calls]

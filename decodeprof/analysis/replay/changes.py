@@ -241,14 +241,15 @@ def _graphed(
     events = program.events
     durations: list[I64] = []
     activities: list[I64] = []
-    first, count = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    first, count, between = (np.zeros(len(rows), np.int64) for _ in range(3))
+    # What is a graph already keeps the gaps of its nodes, if they are shorter, or its overlap.
+    inside = np.minimum(events.between_ns, np.maximum(events.count - 1, 0) * costs.node_gap_ns)
     for at, (_, _, number) in enumerate(rows):
         if number == NONE:
             continue
-        parts = [
-            np.arange(events.first[i], events.first[i] + events.count[i])
-            for i in np.flatnonzero(piece == number)
-        ]
+        members = np.flatnonzero(piece == number)
+        parts = [np.arange(events.first[i], events.first[i] + events.count[i]) for i in members]
+        between[at] = inside[members].sum() + (len(members) - 1) * costs.node_gap_ns
         chosen = np.concatenate(parts)
         first[at], count[at] = sum(map(len, durations)), len(chosen)
         durations.append(program.duration_ns[chosen])
@@ -274,11 +275,11 @@ def _graphed(
             queued_ns=np.where(graph, costs.queued_ns, 0),
             first=first,
             count=count,
+            between_ns=between,
             step=old.step,
         ),
         tail_ns=tail_ns,
         tail_python_ns=0,
         duration_ns=np.concatenate([nothing, *durations]),
         activity=np.concatenate([nothing, *activities]),
-        node_gap_ns=costs.node_gap_ns,
     )

@@ -14,7 +14,7 @@ import numpy as np
 from decodeprof.analysis.host import blocking_calls
 from decodeprof.analysis.launches import GRAPH, LAUNCH_KINDS, LatencyFloors, Launches
 from decodeprof.analysis.replay.waits import ALL_STREAMS, RECORD, WAIT, OrderCalls, order_calls
-from decodeprof.model.trace import I64, NONE, Bool, Trace
+from decodeprof.model.trace import I64, NONE, Bool, DeviceTable, Trace
 
 # Gaps between queued kernels on an H200: 1.1 to 1.7 µs after kernels, 0.8 µs before sets, 4.7 µs
 # before a graph, 4.5 to 9 µs before copies. Used where a recording has no queued pair of a kind.
@@ -31,6 +31,18 @@ ARRIVAL_JITTER_NS = 2_000
 REALLY_WAITED_NS = 20_000
 FEWEST_NODE_GAPS = 20
 FEWEST_TAILS = 5
+# The median of fewer launches of a graph would be one of the launches that it is to reproduce.
+FEWEST_LAUNCHES_OF_GRAPH = 3
+
+
+@dataclass(frozen=True)
+class GraphLags:
+    """What one graph takes beside its nodes' durations, in ns."""
+
+    between_ns: int
+    """All gaps between its nodes together; negative where they overlap."""
+    span_ns: int
+    """From its first node's start to its last one's end."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,7 @@ class Delays:
     queued_ns: dict[str, int]
     """Gap before a queued activity, by launch kind."""
     node_gap_ns: int
-    """Between consecutive nodes of a graph; negative where nodes overlap."""
+    """Between consecutive nodes of a graph whose own is not known."""
     node_gap_source: str
     """measured (in this recording's graph launches) | typical."""
     tail_ns: dict[str, int]
@@ -50,12 +62,16 @@ class Delays:
     makes a launch call long comes before the launch leaves for the device. So the call's own
     duration, which a profiler dilates as it does all host work, is the larger part of a latency.
     """
+    upload_tail_ns: int
+    """The same for a graph's first launch: its call uploads the graph as well."""
     returns_ns: dict[tuple[int, int], int]
     """From the drain to a blocking call's return, by API and by the name of what it waited for."""
     calls_ns: dict[tuple[int, int], int]
     """What a blocking call takes when there is nothing to wait for."""
     blocking: Bool
     """Which rows of `Trace.calls` made the host wait."""
+    graphs: dict[bytes, GraphLags]
+    """Of each graph that was launched often enough, by `graph_key`."""
 
     def of_wait(self, api: int, activity_name: int) -> tuple[int, int]:
         """Return latency and least duration of a wait, from its like or else from its API."""
@@ -87,10 +103,45 @@ def learn_delays(
         node_gap_ns=gap,
         node_gap_source=source,
         tail_ns=tails,
+        upload_tail_ns=_upload_tail(trace, launches, usual=tails[GRAPH]),
         returns_ns=returns,
         calls_ns=least,
         blocking=blocking,
+        graphs=_graphs(trace, device),
     )
+
+
+def graph_key(table: DeviceTable, rows: I64) -> bytes:
+    """What tells a graph from others: its nodes' names, in any order."""
+    return np.sort(table.name[rows]).tobytes()
+
+
+def _graphs(trace: Trace, device: int) -> dict[bytes, GraphLags]:
+    """Medians over each graph's launches: how many sets and copies it holds decides its gaps.
+
+    A kernel that is launched before its predecessor has ended (programmatic dependent launch)
+    lasts until it has: how far two overlap is in both their durations, which then say little. What
+    such a graph takes as a whole repeats better.
+    """
+    table = trace.device
+    rows = np.flatnonzero((table.device == device) & (table.call != NONE))
+    rows = rows[np.argsort(table.call[rows], kind="stable")]
+    calls, begins = np.unique(table.call[rows], return_index=True)
+    seen: dict[bytes, list[tuple[int, int]]] = {}
+    for nodes in np.split(rows, begins[1:]) if len(calls) else []:
+        if len(nodes) > 1:
+            starts, ends = table.start_ns[nodes], table.end_ns[nodes]
+            span = int(ends.max() - starts.min())
+            lags = (span - int((ends - starts).sum()), span)
+            seen.setdefault(graph_key(table, nodes), []).append(lags)
+    return {
+        key: GraphLags(
+            between_ns=_middle(np.array([lag[0] for lag in lags], np.int64), 0),
+            span_ns=_middle(np.array([lag[1] for lag in lags], np.int64), 0),
+        )
+        for key, lags in seen.items()
+        if len(lags) >= FEWEST_LAUNCHES_OF_GRAPH
+    }
 
 
 def ends_of_launches(trace: Trace, launches: Launches) -> I64:
@@ -140,7 +191,9 @@ def _node_gap(trace: Trace, device: int) -> tuple[int, str]:
         return TYPICAL_NODE_GAP_NS, "typical"
     # Of the launches of the largest graphs: small ones have few gaps, which say little.
     many &= 2 * sizes >= sizes.max()
-    return round(float(np.median((last - first - total)[many] / (sizes[many] - 1)))), "measured"
+    gap = round(float(np.median((last - first - total)[many] / (sizes[many] - 1))))
+    # Nodes that overlap leave no gap that could be measured.
+    return (gap, "measured") if gap >= 0 else (TYPICAL_NODE_GAP_NS, "typical")
 
 
 def _tails(trace: Trace, launches: Launches, floors: LatencyFloors) -> dict[str, int]:
@@ -148,10 +201,11 @@ def _tails(trace: Trace, launches: Launches, floors: LatencyFloors) -> dict[str,
     calls = trace.calls
     tail = trace.device.start_ns[launches.activity] - calls.end_ns[launches.call]
     own = calls.end_ns[launches.call] - calls.start_ns[launches.call]
+    uploads = first_of_graph(trace, launches)
     found: dict[str, int] = {}
     for index, kind in enumerate(LAUNCH_KINDS):
         mine = launches.kind == index
-        idle = mine & launches.found_idle
+        idle = mine & launches.found_idle & ~uploads
         if int(idle.sum()) >= (1 if kind == GRAPH else FEWEST_TAILS):
             found[kind] = _middle(tail[idle], 0)
         elif kind == GRAPH:
@@ -161,6 +215,26 @@ def _tails(trace: Trace, launches: Launches, floors: LatencyFloors) -> dict[str,
             usual = _middle(own[mine], floors.floor_ns[kind])
             found[kind] = floors.floor_ns[kind] - usual
     return found
+
+
+def _upload_tail(trace: Trace, launches: Launches, *, usual: int) -> int:
+    first = first_of_graph(trace, launches) & launches.found_idle
+    tail = trace.device.start_ns[launches.activity] - trace.calls.end_ns[launches.call]
+    return _middle(tail[first], usual)
+
+
+def first_of_graph(trace: Trace, launches: Launches) -> Bool:
+    """Which launches are the first of their graph, told from others by its number of nodes.
+
+    Uploading a graph's nodes takes as long as all else in a launch call, and goes on while the
+    first ones already run.
+    """
+    call = trace.device.call
+    sizes = np.bincount(call[call != NONE], minlength=len(trace.calls))[launches.call]
+    graphs = np.flatnonzero(launches.kind == LAUNCH_KINDS.index(GRAPH))
+    first = np.zeros(launches.count, np.bool_)
+    first[graphs[np.unique(sizes[graphs], return_index=True)[1]]] = True
+    return first
 
 
 def last_launches(trace: Trace, launches: Launches, order: OrderCalls) -> I64:

@@ -107,12 +107,14 @@ def fused(program: Program, role: I8, traffic: Traffic | None = None) -> Program
     kept = ~(events.is_launch & (events.count > 0) & (count == 0))
     # A graph's launch costs the host the less the fewer nodes it has.
     share = np.where(events.count > 1, 1 - count / np.maximum(events.count, 1), 0.0)
+    left = np.maximum(count - 1, 0) / np.maximum(events.count - 1, 1)
     lost = np.rint(events.own_ns * share).astype(np.int64)
     work = np.maximum(events.work_ns - np.r_[0, lost[:-1]], 0)
     changed = replace(
         events,
         first=before[events.first],
         count=count,
+        between_ns=np.rint(events.between_ns * left).astype(np.int64),
         own_ns=events.own_ns - lost,
         submit_ns=np.rint(events.submit_ns * (1 - share)).astype(np.int64),
         work_ns=work,

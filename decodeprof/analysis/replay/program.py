@@ -50,6 +50,8 @@ class Events:
     """Launches: the first activity (row of `Program.duration_ns`)."""
     count: I64
     """Launches: number of activities, in order, one after the other."""
+    between_ns: I64
+    """Launches: all gaps between its activities together; negative where they overlap."""
     step: I32
     """The step it belongs to, counted from the program's first; -1: none."""
 
@@ -78,8 +80,6 @@ class Program:
     """Each activity's duration, in order of launch."""
     activity: I64
     """Row in `Trace.device` of each activity; -1 for what a change put in."""
-    node_gap_ns: int
-    """Between consecutive activities of one launch."""
     steps: int
     streams: int
     slots: int
@@ -102,12 +102,11 @@ class Program:
         return len(self.duration_ns)
 
     def block_ns(self) -> I64:
-        """How long each event's activities take back to back; 0 for what launches nothing."""
+        """How long each event's activities take together; 0 for what launches nothing."""
         total = np.r_[0, np.cumsum(self.duration_ns)]
         first, count = self.events.first, self.events.count
         spent = total[first + count] - total[first]
-        gaps = np.maximum(count - 1, 0) * self.node_gap_ns
-        return np.where(count > 0, np.maximum(spent + gaps, 0), 0)
+        return np.where(count > 0, np.maximum(spent + self.events.between_ns, 0), 0)
 
     def with_events(self, rows: I64 | Bool) -> Program:
         """The same with fewer events, whose work falls to the next one kept: host time stays."""

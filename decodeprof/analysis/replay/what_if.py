@@ -140,10 +140,14 @@ def remove_waits(question: Question, chosen: Bool) -> Outcome:
 def device_floor_ns(program: Program, node_gap_ns: int) -> int:
     """Device time per step with nothing between activities but the node gap."""
     events = without_host(program).events
+    gaps = np.maximum(events.count - 1, 0) * node_gap_ns
     bare = replace(
         without_host(program),
-        events=replace(events, queued_ns=np.minimum(events.queued_ns, node_gap_ns)),
-        node_gap_ns=min(program.node_gap_ns, node_gap_ns),
+        events=replace(
+            events,
+            queued_ns=np.minimum(events.queued_ns, node_gap_ns),
+            between_ns=np.minimum(events.between_ns, gaps),
+        ),
     )
     return replay(bare).step_ns
 

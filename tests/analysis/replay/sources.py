@@ -83,6 +83,7 @@ def launches(
         queued_ns=column,
         first=np.arange(n),
         count=column + 1,
+        between_ns=column,
         step=np.zeros(n, np.int32),
     )
     return Program(
@@ -91,7 +92,6 @@ def launches(
         tail_python_ns=0,
         duration_ns=np.array(duration_ns, np.int64),
         activity=column - 1,
-        node_gap_ns=0,
         steps=1,
         streams=int(streams.max()) + 1,
         slots=0,
