@@ -16,6 +16,7 @@ from decodeprof.reference import demo
 from decodeprof.reference.compiled import graphs_skipped
 from decodeprof.reference.decoder import FastDecoder
 from decodeprof.reference.jobs import KernelOptions, why_no_triton
+from decodeprof.reference.lessons import LESSONS
 from decodeprof.reference.measure import KernelRow, step_counts, step_ns
 from decodeprof.reference.model import Model, step_weight_bytes
 from decodeprof.reference.plain import generate as plain_generate
@@ -93,89 +94,33 @@ def _graph(kernels: KernelOptions | None = None) -> Callable[[Model], FastDecode
     return build
 
 
+_BUILDS: dict[str, Callable[[Model], FastDecoder] | None] = {
+    "plain": None,
+    "eager": lambda model: FastDecoder(model, CAPACITY),
+    "graph": lambda model: FastDecoder(model, CAPACITY, mode="graph", prefill_buckets=True),
+    "fused": _graph(),
+    "norm": _graph(_NORM),
+    "place": _graph(_PLACE),
+    "attend": _graph(_ATTEND),
+    "gate": _graph(_GATE),
+    "matvec": _graph(_MATVEC),
+    "overlap": _graph(_OVERLAP),
+    "pipelined": lambda model: FastDecoder(
+        model,
+        CAPACITY,
+        mode="graph",
+        joined=True,
+        kernels=_OVERLAP,
+        prefill_buckets=True,
+        pipelined=True,
+    ),
+    "compiled": lambda model: FastDecoder(model, CAPACITY, mode="compile", joined=True),
+}
+_WITHOUT_GRAPHS = ("plain", "eager", "compiled")
+
 STAGES = {
-    stage.name: stage
-    for stage in (
-        Stage("plain", "The host waits for every token, and then launches a step again.", None),
-        Stage(
-            "eager",
-            "Token and position stay on the device, so the host waits once in 16 steps; but it "
-            "launches as many kernels as before, and that is what takes the time.",
-            lambda model: FastDecoder(model, CAPACITY),
-        ),
-        Stage(
-            "graph",
-            "The same kernels, launched by one call: what is left is the kernels' own time and "
-            "the gaps between them.",
-            lambda model: FastDecoder(model, CAPACITY, mode="graph", prefill_buckets=True),
-            needs_cuda=True,
-        ),
-        Stage(
-            "fused",
-            "Projections of one input are joined, and query heads share their keys unrepeated: "
-            "fewer, larger kernels.",
-            _graph(),
-            needs_cuda=True,
-        ),
-        Stage(
-            "norm",
-            "Adding and normalising is one kernel, not seven.",
-            _graph(_NORM),
-            needs_cuda=True,
-        ),
-        Stage(
-            "place",
-            "Normalising heads, rotating them and writing the cache is one kernel, not thirty.",
-            _graph(_PLACE),
-            needs_cuda=True,
-        ),
-        Stage(
-            "attend",
-            "Attention reads the valid prefix alone, many programs at a time, and needs no mask.",
-            _graph(_ATTEND),
-            needs_cuda=True,
-        ),
-        Stage(
-            "gate",
-            "The feed-forward's activation is one kernel, not two.",
-            _graph(_GATE),
-            needs_cuda=True,
-        ),
-        Stage(
-            "matvec",
-            "At batch 1 a matrix kernel that only streams weights also normalises, adds and gates, "
-            "and the last one ends in the token.",
-            _graph(_MATVEC),
-            needs_cuda=True,
-        ),
-        Stage(
-            "overlap",
-            "Each kernel begins, and asks for its weights, while the one before still runs: the "
-            "gaps between kernels are filled.",
-            _graph(_OVERLAP),
-            needs_cuda=True,
-        ),
-        Stage(
-            "pipelined",
-            "Every token is seen by the host, one step late, and the device never waits for it.",
-            lambda model: FastDecoder(
-                model,
-                CAPACITY,
-                mode="graph",
-                joined=True,
-                kernels=_OVERLAP,
-                prefill_buckets=True,
-                pipelined=True,
-            ),
-            needs_cuda=True,
-        ),
-        Stage(
-            "compiled",
-            "torch.compile fuses what is small and replays a graph of its own, with no kernel "
-            "written by hand.",
-            lambda model: FastDecoder(model, CAPACITY, mode="compile", joined=True),
-        ),
-    )
+    name: Stage(name, lesson, _BUILDS[name], needs_cuda=name not in _WITHOUT_GRAPHS)
+    for name, lesson in LESSONS.items()
 }
 """In the order in which they are told."""
 
