@@ -17,8 +17,11 @@ _RULES = (marks.find, forwards.find, graphs.find, sequence.find)
 # A step with this much more or less work than the median step did something once (a cache grew,
 # kernels were compiled); a stop check every few steps adds a handful of activities.
 ONE_OFF_SHARE = 0.2
-# The profiler's own pause of more than this share of a step makes its times the profiler's.
+# A pause of the profiler's own, through which the device stood idle for more than this share of a
+# step, makes its times the profiler's. A host that runs ahead may pause for longer than a step.
 PAUSE_SHARE = 0.01
+# An idle stretch that is less of a pause than this is one of the device's usual gaps.
+IDLE_SHARE_OF_PAUSE = 0.25
 
 
 def find_steps(trace: Trace, *, device: int, context: Context) -> Steps:
@@ -98,6 +101,7 @@ def _assign(trace: Trace, cuts: Cuts, device: int) -> Steps:
         reasons=reasons,
         windows=(device_start, device_end),
         cuts=cuts,
+        device=device,
     )
     return Steps(
         method=cuts.method,
@@ -157,6 +161,8 @@ def _measured(
     reasons: list[str | None] = [
         None if known else "nothing of it ran on the device" for known in measured
     ]
+    for step in range(int(np.flatnonzero(measured)[-1]) + 1 if measured.any() else 0, len(reasons)):
+        reasons[step] = "the recording ended before anything of it ran on the device"
     rows, sizes = graphs.graph_sizes(trace)
     if len(rows):
         usual = Counter(sizes[sizes >= graphs.WHOLE_STEP_ACTIVITIES].tolist()).most_common(1)
@@ -180,6 +186,7 @@ def _steady(
     reasons: list[str | None],
     windows: tuple[I64, I64],
     cuts: Cuts,
+    device: int,
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Decode steps less the first, the last and those with one-off work; fills in the reasons."""
     decode = [i for i, phase in enumerate(phases) if phase == "decode"]
@@ -195,16 +202,14 @@ def _steady(
     counts = np.bincount(activity_step[activity_step != NONE], minlength=len(phases))
     usual = float(np.median(counts[decode]))
     allocating = _steps_with(trace, cuts, (CallKind.ALLOCATE,), len(phases))
-    pauses = union(
-        np.array([a for a, _ in trace.profiler_overhead_ns], np.int64),
-        np.array([b for _, b in trace.profiler_overhead_ns], np.int64),
-    ).within(*windows)
+    pauses = _idle_in_pauses(trace, *windows, device=device)
+    last = max((i for i in decode if windows[0][i] != NONE), default=NONE)
     for i in decode:
         if reasons[i] is not None:
             continue
         if i == decode[0]:
             reasons[i] = "the first decode step"
-        elif i == decode[-1]:
+        elif i == last:
             reasons[i] = "the last step: nothing follows that would bound its idle time"
         elif abs(counts[i] - usual) > ONE_OFF_SHARE * usual:
             reasons[i] = "one-off work: its number of activities is unlike the others'"
@@ -215,6 +220,29 @@ def _steady(
         else:
             steady[i] = measured[i]
     return steady
+
+
+def _idle_in_pauses(trace: Trace, starts: I64, ends: I64, *, device: int) -> I64:
+    """For each window the time that the device stood idle through the profiler's pauses.
+
+    Of each pause the longest idle stretch alone, if it is much of it: through a pause that matters
+    the device idles in one piece, and through one that does not it leaves its usual short gaps.
+    """
+    table = trace.device
+    mine = table.device == device
+    idle_from, idle_to = union(table.start_ns[mine], table.end_ns[mine]).holes()
+    found = np.zeros(len(starts), np.int64)
+    pauses = union(
+        np.array([a for a, _ in trace.profiler_overhead_ns], np.int64),
+        np.array([b for _, b in trace.profiler_overhead_ns], np.int64),
+    )
+    for begin, end in zip(pauses.starts.tolist(), pauses.ends.tolist(), strict=True):
+        for step in np.flatnonzero((starts != NONE) & (starts < end) & (ends > begin)).tolist():
+            low, high = max(begin, int(starts[step])), min(end, int(ends[step]))
+            inside = np.minimum(idle_to, high) - np.maximum(idle_from, low)
+            longest = int(inside.max(initial=0))
+            found[step] += longest if longest > IDLE_SHARE_OF_PAUSE * (high - low) else 0
+    return found
 
 
 def _steps_with(trace: Trace, cuts: Cuts, kinds: tuple[CallKind, ...], count: int) -> I64:

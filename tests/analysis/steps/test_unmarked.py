@@ -313,11 +313,36 @@ def test_a_step_that_allocates_is_not_steady() -> None:
 
 
 @pytest.mark.parametrize(("pause_ns", "steady"), [(1_000, True), (3_000, False)])
-def test_a_step_in_which_the_profiler_paused_is_not_steady(pause_ns: int, steady: bool) -> None:
-    b = graph_loop(replays=5)  # windows of 144.5 µs: 1 % is 1,445 ns
-    start = found(b).device_start_ns.tolist()[2] + b.build().shift_ns
-    b.pauses.append((start + 100, start + 100 + pause_ns))
+def test_a_step_in_which_the_device_idled_through_a_pause_is_not_steady(
+    pause_ns: int, steady: bool
+) -> None:
+    b = TraceBuilder()
+    for _ in range(5):
+        b.graph([("n", 1 * US)] * 60)
+        b.work(150 * US)  # windows of about 155 µs: 1 % is 1,550 ns
+    idle = found(b).device_start_ns.tolist()[3] + b.build().shift_ns - 10 * US
+    b.pauses.append((idle, idle + pause_ns))
     assert (reasons(b)[2] is None) is steady
+
+
+def test_a_pause_that_the_device_worked_through_does_not_matter() -> None:
+    b = graph_loop(replays=5)
+    start = found(b).device_start_ns.tolist()[2] + b.build().shift_ns
+    b.pauses += [(start + 100 + at, start + 100 + at + 6_000) for at in range(0, 100_000, 20_000)]
+    assert reasons(b)[2] is None
+
+
+def test_a_step_begun_as_the_recording_ended_bounds_nothing() -> None:
+    b = TraceBuilder()
+    for index in range(6):
+        with b.annotation("decodeprof.step phase=decode"):
+            if index < 5:
+                b.graph([("n", 1 * US)] * 60)
+            b.work(5 * US)
+    steps = found(b)
+    assert steps.reasons[4] is not None
+    assert steps.reasons[4].startswith("the last step")
+    assert steps.reasons[5] == "the recording ended before anything of it ran on the device"
 
 
 def test_unlinked_kernels_belong_to_no_step_and_are_said() -> None:
