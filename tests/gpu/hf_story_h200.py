@@ -18,11 +18,10 @@ from typing import Any
 import torch
 
 from decodeprof.reference.compiled import graphs_skipped
+from decodeprof.reference.hf_story.table import CHECKS, LENGTHS
 from decodeprof.reference.hf_story.variants import BATCH, VARIANTS, measure
 
-LENGTHS = (100, 200, 400)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
-CHECKS = ("dynamic_cache", "stop_check", "ping_pong")
 CHECKED_TOKENS = 50
 SLOW_REPEATS = 1
 """Without a cache a call of 400 tokens lasts seconds."""
