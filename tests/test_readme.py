@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import worked_example
+from tests.golden import check_golden
 from tests.readme import README, Block, blocks
 
 BLOCKS = blocks(README.read_text())
@@ -74,3 +76,14 @@ def test_blocks_are_found_with_what_they_need() -> None:
 
 def test_the_readme_has_commands_that_run_here() -> None:
     assert [block for block in BLOCKS if not block.needs]
+
+
+def test_the_worked_example_is_what_was_recorded() -> None:
+    if not worked_example.LARGE.is_file():
+        pytest.skip("no recordings in this checkout")
+    before, begin, rest = README.read_text().partition(worked_example.BEGIN)
+    _, end, after = rest.partition(worked_example.END)
+    assert begin
+    assert end
+    written = before + begin + worked_example.readme_part() + end + after
+    check_golden(README, written.encode())

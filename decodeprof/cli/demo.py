@@ -10,8 +10,8 @@ import decodeprof
 from decodeprof.cli.errors import print_error
 from decodeprof.cli.options import Output, debug_option, output_options, say
 from decodeprof.cli.recorded import record_and_diagnose
-from decodeprof.cli.show import show_diagnosis
-from decodeprof.errors import DecodeprofError
+from decodeprof.cli.show import show_diagnosis, show_view, write_data
+from decodeprof.errors import DecodeprofError, UsageError
 
 TARGET = "decodeprof.reference.demo:generate"
 BUDGET_S = 10.0
@@ -27,9 +27,16 @@ RECORDED = "plain_0p6b"
 Examples:
   decodeprof demo
   decodeprof demo --recorded
+  decodeprof demo --stages
 """,
 )
 @click.option("--recorded", is_flag=True, help="Only the recording made on a GPU; runs nothing.")
+@click.option(
+    "--stages",
+    is_flag=True,
+    help="Instead, every stage from this loop to a fast one in a table: run on the GPU, or as "
+    "recorded where there is none or with --recorded.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -38,13 +45,20 @@ Examples:
 )
 @output_options
 @debug_option
-def command(*, recorded: bool, out: Path | None, output: Output) -> int:
+def command(*, recorded: bool, stages: bool, out: Path | None, output: Output) -> int:
     """Show the main job: diagnose a plain loop here, then read a recording made on a GPU.
 
     The loop is a small Qwen3-shaped model with random weights that turns each token into a Python
     number. Without a GPU it runs on the CPU, and the report says what that can and cannot tell.
     With --json, each report is a JSON document on stdout, one after the other.
     """
+    if stages:
+        if out is not None:
+            raise UsageError(
+                "`--out` does not go with `--stages`", why="the stages write no recording"
+            )
+        _stages(output, recorded=recorded)
+        return 0
     failed = None
     if not recorded:
         say(f"1. A plain generate loop, run here: decodeprof diagnose {TARGET}")
@@ -58,6 +72,26 @@ def command(*, recorded: bool, out: Path | None, output: Output) -> int:
         say(f"2. The same loop at 0.6B size, recorded on a GPU: decodeprof analyze {_shown()}")
     _recorded(output)
     return 0 if failed is None else failed.exit_code
+
+
+def _stages(output: Output, *, recorded: bool) -> None:
+    from decodeprof.cli.staged import measured_stages, recorded_stages
+    from decodeprof.report.stages import StageTable, stages_view
+
+    table: StageTable | str = ""
+    if not recorded:
+        say("running every stage where there is a GPU; most of the time is spent compiling")
+        table = measured_stages()
+        if isinstance(table, str):
+            say(f"nothing was run: {table}; these are recordings made on a GPU")
+    if isinstance(table, str):
+        table = recorded_stages(FIXTURES)
+    if output.as_json:
+        import msgspec
+
+        write_data(msgspec.json.format(msgspec.json.encode(table), indent=1) + b"\n")
+        return
+    show_view(stages_view(table), output)
 
 
 def _live(out: Path | None, output: Output) -> None:

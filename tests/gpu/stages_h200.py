@@ -23,8 +23,9 @@ from decodeprof.reference import demo, fused, plain, stages
 from decodeprof.reference.decoder import FastDecoder
 from decodeprof.reference.jobs import KernelOptions, choose_jobs
 from decodeprof.reference.matvec import Weigh, matvec_torch, matvec_triton
-from decodeprof.reference.measure import step_counts, step_ns
+from decodeprof.reference.measure import step_ns
 from decodeprof.reference.model import SHAPES, TINY, Model, random_model, step_weight_bytes
+from decodeprof.reference.stage_runs import with_counts
 
 BANDWIDTH = 4.27e12
 """Bytes a second that an H200's memory gives to a copy."""
@@ -115,16 +116,7 @@ def one(running: stages.Running, expected: list[int]) -> stages.StageResult:
 
 
 def count(running: stages.Running, timed: stages.StageResult) -> stages.StageResult:
-    counts = step_counts(running.generate)
-    result = dataclasses.replace(
-        timed,
-        kernels=counts.kernels,
-        kernels_per_layer=counts.kernels / running.model.config.layers,
-        launches=counts.launches,
-        graph_launches=counts.graph_launches,
-        syncs=counts.syncs,
-        rows=counts.rows,
-    )
+    result = with_counts(running, timed)
     show(result)
     return result
 

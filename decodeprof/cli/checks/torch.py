@@ -42,7 +42,7 @@ def probe(command: tuple[str, ...] = _COMMAND, *, timeout_s: float = TIMEOUT_S) 
         )
         out, err = done.stdout, done.stderr
         if done.returncode:
-            ended = _ending(done.returncode, err)
+            ended = ending(done.returncode, err)
     except subprocess.TimeoutExpired as error:
         out = error.stdout or b""
         ended = f"it was stopped after {timeout_s:g} s"
@@ -60,7 +60,8 @@ def probe(command: tuple[str, ...] = _COMMAND, *, timeout_s: float = TIMEOUT_S) 
     return Probed(values, errors, ended)
 
 
-def _ending(code: int, err: bytes) -> str:
+def ending(code: int, err: bytes) -> str:
+    """How a child process ended that did not end well, from its exit code and its stderr."""
     if code < 0:
         return f"it was killed by {signal.Signals(-code).name}"
     last = err.decode(errors="replace").strip().rpartition("\n")[2]
