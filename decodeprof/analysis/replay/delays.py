@@ -205,7 +205,9 @@ def _tails(trace: Trace, launches: Launches, floors: LatencyFloors) -> dict[str,
     found: dict[str, int] = {}
     for index, kind in enumerate(LAUNCH_KINDS):
         mine = launches.kind == index
-        idle = mine & launches.found_idle & ~uploads
+        idle = mine & launches.found_idle
+        if (idle & ~uploads).any():
+            idle &= ~uploads
         if int(idle.sum()) >= (1 if kind == GRAPH else FEWEST_TAILS):
             found[kind] = _middle(tail[idle], 0)
         elif kind == GRAPH:

@@ -12,7 +12,16 @@ from decodeprof.analysis.replay.build import build_program
 from decodeprof.analysis.replay.changes import scaled, without_host
 from decodeprof.analysis.replay.errors import reproduce
 from decodeprof.analysis.replay.run import play_once, replay
-from tests.analysis.replay.sources import QUEUE_GAP_NS, US, launches, loop, source_of, steady_ns
+from tests.analysis.replay.sources import (
+    ADD,
+    MATRIX,
+    QUEUE_GAP_NS,
+    US,
+    launches,
+    loop,
+    source_of,
+    steady_ns,
+)
 from tests.build import TraceBuilder
 from tests.reading import trace_of
 from tests.scenarios import decode_loop, graph_loop
@@ -113,6 +122,37 @@ def test_no_change_reproduces_graph_launches_that_run_ahead() -> None:
     assert found is not None
     # The first launch finds an idle device, later ones a busy one: one tail serves both.
     assert found.error_share < 0.005
+
+
+def test_each_graph_has_its_own_gaps() -> None:
+    def step(b: TraceBuilder, index: int) -> None:
+        del index
+        b.graph([(MATRIX, 5 * US)] * 60, gap_ns=300)
+        b.graph([(ADD, 5 * US)] * 40, gap_ns=900)
+
+    source = loop(step)
+    found = reproduce(source)
+    assert found is not None
+    assert found.error_share < 0.001
+    assert replay(build_program(source, range(4, 5))).period_ns == steady_ns(source)
+
+
+def test_nodes_that_overlap_take_what_their_graph_usually_takes() -> None:
+    durations = np.random.default_rng(3).integers(4 * US, 9 * US, (8, 60)).tolist()
+
+    def step(b: TraceBuilder, index: int) -> None:
+        b.graph([(MATRIX, ns) for ns in durations[index]], gap_ns=-3 * US)
+
+    source = loop(step)
+    program = build_program(source, range(4, 5))
+    assert program.events.between_ns[0] < 0
+    windows = source.steps.window_ns[source.steps.rows("decode")]
+    assert replay(program).period_ns == pytest.approx(float(np.median(windows)), rel=0.02)
+    # Beside a graph whose nodes overlap, no gap is known that another graph would have.
+    assert source.delays.node_gap_source == "typical"
+    found = reproduce(source)
+    assert found is not None
+    assert found.error_share < 0.05
 
 
 @pytest.mark.parametrize("recorded", [False, True])
