@@ -209,6 +209,26 @@ def test_a_capture_of_another_length_or_of_other_kinds_does_not_match():
     assert not traffic.known[rows].any()
 
 
+@pytest.mark.parametrize("captured", [True, False])
+def test_a_graph_may_run_a_copy_as_a_kernel(captured):
+    program = Program()
+
+    def step():
+        _layer(program)
+        with program.op("aten::copy_", T((16,)), T((16,))):
+            program.launch("Memcpy DtoD (Device -> Device)", kind=COPY, size=32)
+        program.run("aten::add", X, X, 1, kernel="add")
+
+    if captured:
+        with program.capture():
+            step()
+    else:
+        step()
+    program.replay([(name, 3_000, KERNEL, -1) for name in [*LAYER, "memcpy32_post", "add"]])
+    traffic, rows = _graph_rows(program)
+    assert traffic.bytes[rows].tolist() == [*SHAPES_BYTES, 64, SHAPES_BYTES[-1]]
+
+
 def test_a_replay_with_one_other_kernel_is_unknown():
     program = Program()
     _layer(program)
