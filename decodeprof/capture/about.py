@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
+from torch.nn.parameter import is_lazy
 
 from decodeprof import __version__
 from decodeprof.recording import Allocator, Device, Environment, ModelInfo
@@ -134,6 +135,41 @@ def model_info(modules: Iterable[nn.Module]) -> ModelInfo | None:
         embedding_bytes=sum(bytes_of[key] for key in embeddings - others),
         dtypes=dtypes,
     )
+
+
+def largest_model(modules: Iterable[nn.Module], *, device_type: str) -> nn.Module | None:
+    """Of modules that no other one holds, the one with most parameter bytes on a device.
+
+    An engine may compute with a model's tensors and never call a module: what its steps read can
+    then only be taken from what is alive. Only the largest counts, since others may be unused.
+
+    Args:
+        modules: all there are.
+        device_type: ``cuda`` or ``cpu``.
+
+    Returns:
+        The module; None: none holds parameters there.
+    """
+    # A module that is still being made, or whose making failed, has no children yet.
+    whole = [module for module in modules if getattr(module, "_modules", None) is not None]
+    inside = {id(child) for module in whole for child in module.children()}
+    # Compilers keep copies of a model as graphs: of two that hold the same, the user's own.
+    sizes = {
+        (_bytes_on(module, device_type), not isinstance(module, fx.GraphModule)): module
+        for module in reversed(whole)
+        if id(module) not in inside
+    }
+    largest = max(sizes, default=(0, False))
+    return sizes[largest] if largest[0] else None
+
+
+def _bytes_on(module: nn.Module, device_type: str) -> int:
+    storages = {
+        _storage(parameter): parameter.untyped_storage().nbytes()
+        for parameter in module.parameters()
+        if parameter.device.type == device_type and not is_lazy(parameter)
+    }
+    return sum(storages.values())
 
 
 def _storage(tensor: torch.Tensor) -> tuple[Any, ...]:

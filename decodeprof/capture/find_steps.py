@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
+from torch import nn
+
 from decodeprof.capture import loopmark
-from decodeprof.capture.about import model_info
+from decodeprof.capture.about import largest_model, model_info
 from decodeprof.capture.choose import Choice, OutermostCall, choose
-from decodeprof.capture.hooks import type_key
+from decodeprof.capture.hooks import all_modules, type_key
 from decodeprof.capture.session import Called, Session
 from decodeprof.capture.watch import Counter, Discovery
 
@@ -55,10 +57,23 @@ class StepFinder:
         self._by_type = {key: type_key(modules.modules, key) for key in modules.modules}
         outermost = dict.fromkeys(call.key for call in self._found.calls)
         roots = [modules.modules[key] for key in outermost if key in modules.modules]
-        session.change(model=model_info(roots))
+        session.change(model=model_info(roots or self._uncalled_model()))
         session.other_threads = len(self._found.threads) > 1
         self._lines, self._counts = lines, counts
         return called
+
+    def _uncalled_model(self) -> list[nn.Module]:
+        """What the target's tensors probably belong to, where it calls no module."""
+        device_type = "cuda" if self._session.on_device else "cpu"
+        found = largest_model(all_modules(), device_type=device_type)
+        if found is None:
+            return []
+        name = type(getattr(found, "_orig_mod", found)).__name__
+        self._session.caveat(
+            f"no module is called: the weights are taken to be those of `{name}`, the largest "
+            "model in the process"
+        )
+        return [found]
 
     def install(self, called: Called, *, tokens: int | None) -> int:
         """Report from now on what begins a step; how many of them the watched call had."""

@@ -81,7 +81,7 @@ class ModuleHooks:
             torch_module.register_module_forward_hook(after, always_call=True),
         ]
         if "torch._dynamo" in sys.modules:
-            for module in _all_modules():
+            for module in all_modules():
                 self._wrap_compiled(module)
 
     def _instance_key(self, module: nn.Module) -> Hashable:
@@ -156,7 +156,8 @@ def type_key(modules: Mapping[Hashable, nn.Module], key: Hashable) -> Hashable:
     return key if module is None else _type_key(module)
 
 
-def _all_modules() -> list[nn.Module]:
+def all_modules() -> list[nn.Module]:
+    """Every module that is alive in the process."""
     # type() and not isinstance(): the latter runs code of proxies and lazily loaded packages.
     return [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
 

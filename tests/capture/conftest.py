@@ -70,6 +70,7 @@ JOBS = {
     "arithmetic": job("loop.py:arithmetic"),
     "method": job("loop.py:Engine.stream", "prompt=[4]", setup="build"),
     "pieces": job("loop.py:pieces"),
+    "tensors_alone": job("loop.py:tensors_alone"),
     "fresh": job("loop.py:fresh"),
     "compiled": job("compiled.py:generate"),
     "profiles_itself": job("failing.py:profiles_itself"),

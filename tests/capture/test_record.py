@@ -93,6 +93,15 @@ def test_the_model_is_described_by_its_outermost_module(runs: Runs) -> None:
     assert model.dtypes == {"float32": model.parameter_bytes}
 
 
+def test_a_model_whose_tensors_alone_are_used_is_described_and_said(runs: Runs) -> None:
+    ran = runs["tensors_alone"].result()
+    assert ran.recording is not None
+    model = ran.recording.model
+    assert model is not None
+    assert (model.name, model.parameters) == ("Tiny", 64 * 16 + 16 * 16 + 16)
+    assert "no module is called: the weights are taken to be those of `Tiny`" in ran.caveats
+
+
 def test_a_trace_holds_no_absolute_path_and_no_host(runs: Runs) -> None:
     ran = runs["function"].result()
     data = gzip.decompress((ran.out / "trace.json.gz").read_bytes())

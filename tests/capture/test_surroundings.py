@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 
 from decodeprof.capture import loopmark
-from decodeprof.capture.about import environment, model_info
+from decodeprof.capture.about import environment, largest_model, model_info
 from decodeprof.capture.compiled import CompileWatch
 from decodeprof.capture.failure import explain
 from decodeprof.capture.places import PYTHON, Places
@@ -184,6 +184,21 @@ def test_storage_is_counted_once() -> None:
     parts = model_info([model.embed, model.head, model])
     assert parts is not None
     assert parts.parameter_bytes == 320
+
+
+def test_the_largest_model_is_no_part_and_no_compilers_copy() -> None:
+    small, inner = Tied(tied=True), Tied(tied=False)
+    large = nn.Sequential(inner)
+    copy = fx.symbolic_trace(nn.Sequential(inner.head))
+    copy.register_module("embed", inner.embed)
+    alive = [copy, inner.head, *small.modules(), *large.modules()]
+    assert largest_model(alive, device_type="cpu") is large
+    assert largest_model(alive, device_type="cuda") is None
+    # Two that share a storage are no larger than one that has another.
+    assert largest_model([inner.embed, small], device_type="cpu") is inner.embed
+    unmade = nn.Module.__new__(nn.Linear)
+    assert largest_model([unmade, nn.LazyLinear(3), small], device_type="cpu") is small
+    assert largest_model([nn.ReLU()], device_type="cpu") is None
 
 
 def test_the_environment_holds_versions_and_no_names() -> None:
