@@ -73,6 +73,8 @@ def sentence_of(bound_by: BoundBy, bound: Bound, *, kernels: float, what: str, t
     """
     step, busy = units.time(bound.step_ns), units.time(bound.busy_ns)
     share = units.share(bound.busy_ns / max(bound.step_ns, 1))
+    # Busy time is as profiled, which makes a graph's nodes last longer than the step may have.
+    busy_for = f"{share} of it" if bound.busy_ns < bound.step_ns else "all of it"
     idle = units.time(max(bound.step_ns - bound.busy_ns, 0))
     took = f"{what} takes {step}{timed}"
     if bound_by == "launch":
@@ -87,16 +89,16 @@ def sentence_of(bound_by: BoundBy, bound: Bound, *, kernels: float, what: str, t
         )
     if bound_by == "kernel":
         return (
-            f"Kernel-bound: {took}, and the GPU is busy {share} of it, with kernels too small to "
+            f"Kernel-bound: {took}, and the GPU is busy {busy_for}, with kernels too small to "
             "reach its bandwidth or its arithmetic rate."
         )
     if bound_by in ("memory", "compute"):
         roof = "memory bandwidth" if bound_by == "memory" else "arithmetic rate"
         return f"{bound_by.capitalize()}-bound: {took}, near the GPU's {roof}."
     if bound_by == "transition":
-        return f"At the transition: {took}; the GPU is busy {share} of it, between two bounds."
+        return f"At the transition: {took}; the GPU is busy {busy_for}, between two bounds."
     return (
-        f"Device-bound: {took}, and the GPU is busy {share} of it, so the host does not hold it "
+        f"Device-bound: {took}, and the GPU is busy {busy_for}, so the host does not hold it "
         "up; how near its kernels are to the roof is not known."
     )
 

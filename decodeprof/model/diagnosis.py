@@ -157,7 +157,7 @@ class Floors(msgspec.Struct, frozen=True, kw_only=True):
     node_gap_ns: int | None
     """Per activity."""
     device_ns: int | None
-    """busy + activities × node gap."""
+    """busy + gaps × node gap; no more than the unprofiled step."""
     bytes_ns: int | None
     bytes: int | None
     flops_ns: int | None

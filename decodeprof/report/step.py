@@ -208,17 +208,20 @@ def floors_section(diagnosis: Diagnosis) -> Section | None:
     floors = diagnosis.floors
     if floors is None:
         return None
-    rows = [fact for fact in _floor_facts(floors) if fact is not None]
+    rows = [fact for fact in _floor_facts(floors, diagnosis.step) if fact is not None]
     return Section("floors", "What a step cannot be shorter than", (Facts(tuple(rows)),))
 
 
-def _floor_facts(floors: Floors) -> list[Fact | None]:
+def _floor_facts(floors: Floors, step: StepFigures | None) -> list[Fact | None]:
     gap = units.time(floors.node_gap_ns)
     source = "" if floors.node_gap_source is None else f" ({floors.node_gap_source})"
+    device = f"busy + {gap} between activities{source}"
+    if step and step.unprofiled_ns and step.unprofiled_ns.median == floors.device_ns:
+        device = f"the unprofiled step: as profiled, busy and {gap} between activities are more"
     return [
         _floor("host", floors.host_ns, "work of the launching thread, waits left out"),
         _floor("device busy", floors.busy_ns, "kernels, copies and sets, as recorded"),
-        _floor("device floor", floors.device_ns, f"busy + {gap} between activities{source}"),
+        _floor("device floor", floors.device_ns, device),
         _traffic(floors),
         None
         if floors.flops is None
