@@ -266,9 +266,13 @@ def _left_out(
     outside = int(((activity_step == NONE) & (trace.device.call != NONE)).sum())
     if unlinked:
         texts.append(
-            f"{unlinked:,} activities have no recorded launch (launched before the profiler "
-            "started) and belong to no step"
+            f"{_activities(unlinked)} without a recorded launch (made before the profiler "
+            "started), which belong to no step"
         )
     if outside:
-        texts.append(f"{outside:,} activities were launched outside all steps")
+        texts.append(f"{_activities(outside)} launched outside all steps")
     return texts
+
+
+def _activities(n: int) -> str:
+    return f"{n:,} device activit{'y' if n == 1 else 'ies'}"

@@ -43,7 +43,7 @@ def test_user_marks_are_exact() -> None:
     assert steps.host_end_ns.tolist() == ends
     assert steps.query_lengths == (16, 1, 1, 1)
     assert counts(steps) == [12, 12, 12, 12]
-    assert "16 activities were launched outside all steps" in steps.left_out
+    assert "16 device activities launched outside all steps" in steps.left_out
 
 
 def test_a_mark_within_a_mark_is_part_of_it() -> None:

@@ -252,7 +252,7 @@ def test_a_few_launches_before_the_graphs_are_no_prefill() -> None:
         b.graph([("n", 1 * US)] * 60)
     steps = found(b)
     assert steps.phases == ("decode",) * 3
-    assert "4 activities were launched outside all steps" in steps.left_out
+    assert "4 device activities launched outside all steps" in steps.left_out
 
 
 def test_graphs_of_pieces_are_no_steps() -> None:
@@ -349,7 +349,7 @@ def test_unlinked_kernels_belong_to_no_step_and_are_said() -> None:
     b = decode_loop()
     b.unlinked("before", start_ns=b.activities[0].start_ns - 900, ns=800)
     steps = found(b)
-    assert any("1 activities have no recorded launch" in text for text in steps.left_out)
+    assert any("1 device activity without a recorded launch" in text for text in steps.left_out)
     assert steps.activity_step.tolist().count(-1) == 1
 
 
