@@ -175,7 +175,9 @@ def _waited_for_another_stream(
         at = np.searchsorted(launch_times, mine, side="left") - 1
         previous = np.where(at >= 0, launch_times[at], np.iinfo(np.int64).min)
         relevant = np.sort(times[groups == stream]) if named else np.sort(times)
-        between = np.searchsorted(relevant, mine) - np.searchsorted(relevant, previous)
+        between = np.searchsorted(relevant, mine, side="right") - np.searchsorted(
+            relevant, previous
+        )
         waits[chosen] = between > 0
     return waits
 
