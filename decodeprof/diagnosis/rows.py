@@ -31,10 +31,15 @@ MOST_KERNEL_ROWS = 400
 
 
 def distribution(values: I64 | list[int]) -> Distribution | None:
-    """Lower median, p10 and p90 of samples; None when there are none."""
+    """Lower median, p10 and p90 of samples; None when there are none.
+
+    Each is a sample that occurred. p90 is rounded up to one: of a few samples it is the largest,
+    where rounding down would hide the scatter.
+    """
     if not len(values):
         return None
-    p10, p50, p90 = (int(v) for v in np.percentile(values, (10, 50, 90), method="lower"))
+    p10, p50 = (int(v) for v in np.percentile(values, (10, 50), method="lower"))
+    p90 = int(np.percentile(values, 90, method="higher"))
     return Distribution(median=p50, p10=p10, p90=p90, n=len(values))
 
 
