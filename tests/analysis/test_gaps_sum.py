@@ -90,8 +90,17 @@ def programs(draw: st.DrawFn) -> Scenario:
         b.work(60_000)
     with b.op("aten::empty", before_ns=0, after_ns=0):
         b.launch("first", 1_000)
+    waited = False
     for name, arguments in draw(st.lists(ACTION, max_size=14)):
         action = getattr(b, name)
+        waited |= name == "stream_wait"
+        if waited and name == "on":
+            # A stream wait orders what is enqueued after it, by any thread: threads hand over.
+            b.on(**arguments)
+            b.work(max(b.now_ns.values()) - b.now)
+            continue
+        if name == "stream_wait":
+            b.work(max(b.now_ns.values()) - b.now)
         if name != "on" and draw(st.booleans()):
             with b.op("aten::op", before_ns=draw(NS), after_ns=draw(NS)):
                 action(**arguments)
