@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -137,6 +138,7 @@ def bind(
     from_setup: dict[str, Any],
     module: ModuleType,
     shown: str,
+    setup: str | None = None,
 ) -> Arguments:
     """Check the arguments against the target's signature.
 
@@ -146,6 +148,7 @@ def bind(
         from_setup: what the set-up function gave.
         module: the script, for its attributes.
         shown: the target as the user named it, for messages.
+        setup: the set-up function's name as it was given, for the command to paste.
 
     Raises:
         UsageError: an attribute that does not exist, an unknown name, or a required parameter
@@ -176,7 +179,10 @@ def bind(
     ]
     if missing:
         # A whole command where there is nothing yet to add to.
-        lead = "add" if names else f"decodeprof diagnose {shown}"
+        command = shlex.join(
+            ["decodeprof", "diagnose", shown, *(["--setup", setup] if setup else [])]
+        )
+        lead = "add" if names else command
         raise _missing_arguments(missing, module=module, shown=shown, lead=lead)
     positional = tuple(n for n in named if parameters[n].kind is kinds.POSITIONAL_ONLY)
     return Arguments(tuple(given), module, from_setup, positional)

@@ -84,12 +84,32 @@ def _run(order: Order, spec: Spec, channel: Channel, places: Places) -> Finished
             why=sys.executable.rpartition("/")[2] + " cannot import it",
             hint="run decodeprof with the Python that runs the script",
         )
+    missing = _missing_device(order.job.device)
+    if missing is not None:
+        return missing
     if order.mode == "first_call":
         return _first_call(order, spec, channel, places, watches)
     session = _load(order, spec, channel, places, watches)
     _all_passes(session)
     return Finished(
         graphs_captured_in=session.graphs_captured_in, no_gpu_activity=session.no_gpu_activity
+    )
+
+
+def _missing_device(device: str | None) -> Failed | None:
+    """Why the device that was asked for by name cannot be used; None: it can, or none was asked."""
+    import torch
+
+    if device is None or not device.startswith("cuda") or torch.cuda.is_available():
+        return None
+    built = f"torch {torch.__version__} is built " + (
+        f"for CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
+    )
+    return Failed(
+        what=f"there is no device `{device}` here",
+        why=f"torch sees no such GPU; {built}",
+        hint="`decodeprof doctor` says why; without `--device` the target chooses for itself",
+        asked_wrongly=True,
     )
 
 

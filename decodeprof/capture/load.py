@@ -65,7 +65,14 @@ def load(job: Job, spec: Spec, *, caller: Caller, on_phase: Callable[[str], None
         if instance is None:
             instance = _instantiate(owner, module, spec)
         function = getattr(instance, spec.name.rpartition(".")[2])
-    arguments = bind(function, given=given, from_setup=from_setup, module=module, shown=spec.text)
+    arguments = bind(
+        function,
+        given=given,
+        from_setup=from_setup,
+        module=module,
+        shown=spec.text,
+        setup=job.setup,
+    )
     on_phase("call")
     return Target(spec, module, function, arguments)
 

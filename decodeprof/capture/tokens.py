@@ -25,6 +25,8 @@ class Counted:
     """yields | returned list | --new-tokens | forwards | unknown."""
     values: tuple[int, ...] = ()
     """The first sequence's tokens, where they are numbers."""
+    seen: int | None = None
+    """What was counted where the user stated a number; None: nothing could be."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def count(
         counted = _returned(returned.value, arguments, first_query, forwards)
     if stated is not None:
         seen = counted or Counted(None, None, "unknown")
-        return Counted(stated, seen.batch, "--new-tokens", seen.values)
+        return Counted(stated, seen.batch, "--new-tokens", seen.values, seen.tokens)
     if counted is not None:
         return counted
     if forwards:

@@ -100,6 +100,10 @@ def _describe(session: Session, called: Called, counted: Counted) -> None:
         batch=counted.batch,
     )
     session.change(target=info)
+    if counted.seen is not None and counted.seen != counted.tokens:
+        session.caveat(
+            f"--new-tokens says {counted.tokens}, but the call returned {counted.seen} new tokens"
+        )
     session.token_parameter = token_parameter(
         session.target.function, called.values, tokens=counted.tokens
     )

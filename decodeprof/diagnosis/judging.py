@@ -40,6 +40,11 @@ class Case:
         """The step that savings are a share of: replayed, else unprofiled, else profiled."""
         if self.predicted.outcomes is not None:
             return self.predicted.outcomes.step_ns
+        return self.measured_step_ns
+
+    @property
+    def measured_step_ns(self) -> int | None:
+        """The step that was measured: unprofiled where it is known, else profiled."""
         step = self.diagnosis.step
         if step is None:
             return None

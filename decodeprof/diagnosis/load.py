@@ -53,20 +53,31 @@ def load(path: Path) -> Loaded:
             else "record one with `decodeprof diagnose my_script.py:generate`",
         )
     recording = read_recording(path)
-    if not (path / TRACE_FILE).is_file():
-        failed = [p for p in recording.passes if p.status in ("failed", "partial")]
-        raise InputError(
-            f"`{path}` holds no trace",
-            why="\n".join(f"pass {p.name}: {p.reason}" for p in failed)
-            or f"it holds no {TRACE_FILE}",
-            hint="the run ended before the profile pass; record it again",
+    trace_path = path / TRACE_FILE
+    if not trace_path.is_file():
+        _must_hold_timing(recording, path)
+        # What was timed is told all the same; all that a trace would say is unknown.
+        return Loaded(
+            trace=Trace.nothing(TRACE_FILE), recording=recording, name=path.resolve().name
         )
     first_call = path / FIRST_CALL_TRACE_FILE
     return Loaded(
-        trace=read_trace(path / TRACE_FILE),
+        trace=read_trace(trace_path),
         recording=recording,
         name=path.resolve().name,
         first_call=read_trace(first_call) if first_call.is_file() else None,
+    )
+
+
+def _must_hold_timing(recording: Recording, path: Path) -> None:
+    """Refuse a recording that holds neither a trace nor a timed run."""
+    if recording.timing is not None and recording.timing.runs:
+        return
+    failed = [p for p in recording.passes if p.status in ("failed", "partial")]
+    raise InputError(
+        f"`{path}` holds no trace and no timed run",
+        why="\n".join(f"pass {p.name}: {p.reason}" for p in failed) or f"it holds no {TRACE_FILE}",
+        hint="the target ended before anything was measured; mend that and record again",
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from decodeprof import units
 from decodeprof.analysis.figures import PhaseFigures
 from decodeprof.diagnosis import context, rows
 from decodeprof.diagnosis.evidence import Evidence, gather
@@ -137,8 +138,19 @@ def _verdict(
         sentence=sentence_of(
             bound_by,
             bound,
-            kernels=figures.per_step["kernels"],
-            what=what if not evidence.steps.single else "the one step here",
+            launching=_launching(figures),
+            what=what if not evidence.steps.single else f"the one {_PHASES[what]} here",
             timed="" if unprofiled else " in profiled time",
         ),
     )
+
+
+_PHASES = {"each decode step": "decode step", "the prefill": "prefill"}
+
+
+def _launching(figures: PhaseFigures) -> str:
+    """What the host does for a step; a graph's kernels are launched by the graph."""
+    graphs = figures.per_step["graph_launches"]
+    if graphs:
+        return f"make {units.count(figures.per_step['launches'] + graphs)} launches"
+    return f"launch {units.count(figures.per_step['kernels'])} kernels"

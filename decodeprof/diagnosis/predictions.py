@@ -145,7 +145,8 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
     return Predictions(
         replay=Replay(error_share=error, host_scale=scale),
         outcomes=outcomes,
-        in_profiled_time=unprofiled is None or (scale is None and not outcomes.device_bound),
+        # Unscaled replay is in the recording's own time, device-bound or not.
+        in_profiled_time=scale is None,
         exposed_ns=exposed,
         host_ns=_host_ns(program) if scale is not None else None,
         node_gap_ns=costs.node_gap_ns,

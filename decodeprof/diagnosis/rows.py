@@ -24,7 +24,7 @@ from decodeprof.model.diagnosis import (
     Steps,
     SyncSite,
 )
-from decodeprof.model.trace import I64, NONE, ActivityKind, Trace
+from decodeprof.model.trace import I64, ActivityKind, Trace
 
 # Kernel names that get a row of their own in diagnosis.json; families always cover all.
 MOST_KERNEL_ROWS = 400
@@ -235,8 +235,8 @@ def kernels_of(evidence: Evidence) -> list[KernelRow]:
     steps, trace = evidence.steps, evidence.trace
     figures = evidence.decode or evidence.prefill
     # With no steps there is no "per step": the whole window counts as one.
-    rows = figures.rows if figures is not None else np.array([NONE], np.int64)
-    groups, n = kernel_groups(trace, steps, rows), len(rows)
+    rows = figures.rows if figures is not None else np.unique(steps.activity_step).astype(np.int64)
+    groups, n = kernel_groups(trace, steps, rows), len(rows) if figures is not None else 1
     rates: dict[str, NameRate] = {}
     if evidence.traffic is not None:
         chosen = np.flatnonzero(np.isin(steps.activity_step, rows)).astype(np.int64)

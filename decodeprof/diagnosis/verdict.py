@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from decodeprof import units
+from decodeprof.diagnosis.context import unprofiled_step
 from decodeprof.model.diagnosis import BoundBy, Verdict
 
 if TYPE_CHECKING:
     from decodeprof.diagnosis.evidence import Evidence
+    from decodeprof.recording import Recording
 
 # Host times repeat to a few percent at best, so that within a tenth of a threshold neither side
 # can be claimed.
@@ -61,13 +63,13 @@ def judge(bound: Bound) -> BoundBy:
     return "memory" if (bound.bytes_ns or 0) >= (bound.flops_ns or 0) else "compute"
 
 
-def sentence_of(bound_by: BoundBy, bound: Bound, *, kernels: float, what: str, timed: str) -> str:
+def sentence_of(bound_by: BoundBy, bound: Bound, *, launching: str, what: str, timed: str) -> str:
     """The verdict as one sentence.
 
     Args:
         bound_by: the bound.
         bound: its numbers.
-        kernels: kernels in a step.
+        launching: what the host does for a step: "launch 1,763 kernels".
         what: "each decode step" or "the prefill".
         timed: "" or " in profiled time": a foreign trace has no other.
     """
@@ -80,7 +82,7 @@ def sentence_of(bound_by: BoundBy, bound: Bound, *, kernels: float, what: str, t
     if bound_by == "launch":
         return (
             f"Launch-bound: {took}, of which the GPU works {busy} ({share}); it waits {idle} for "
-            f"the host to launch {units.count(kernels)} kernels."
+            f"the host to {launching}."
         )
     if bound_by == "sync":
         return (
@@ -106,8 +108,16 @@ def sentence_of(bound_by: BoundBy, bound: Bound, *, kernels: float, what: str, t
 def without_steps(evidence: Evidence) -> Verdict:
     """The verdict where no step was found."""
     trace = evidence.trace
+    if evidence.recording is not None and not evidence.steps.count and not _was_timed(evidence):
+        return Verdict(
+            bound_by="unknown",
+            sentence="Cannot tell: no decode step was seen, in the trace or by the clock; did the "
+            "call make any tokens?",
+        )
+    if evidence.recording is not None and not trace.captured:
+        return Verdict(bound_by="unknown", sentence=_untraced_sentence(evidence.recording))
     if evidence.recording is not None and evidence.recording.device is None:
-        return Verdict(bound_by="host", sentence=_cpu_sentence(evidence))
+        return Verdict(bound_by="unknown", sentence=_cpu_sentence(evidence))
     if not len(trace.device):
         if len(trace.calls):
             return Verdict(
@@ -138,17 +148,25 @@ def without_steps(evidence: Evidence) -> Verdict:
     )
 
 
+def _was_timed(evidence: Evidence) -> bool:
+    return unprofiled_step(evidence.recording) is not None
+
+
+def _untraced_sentence(recording: Recording) -> str:
+    """The verdict on a recording whose profile pass left no trace."""
+    step = unprofiled_step(recording)
+    took = f"each decode step takes {units.time(step.median)}; " if step else ""
+    profile = next((p for p in recording.passes if p.name == "profile"), None)
+    why = f"the profile pass {profile.status}" if profile else "there was no profile pass"
+    return f"Cannot tell what bounds it: {took}{why}, so nothing is known of what a step does."
+
+
 def _cpu_sentence(evidence: Evidence) -> str:
     recording = evidence.recording
     assert recording is not None
-    samples = (
-        [ns for run in recording.timing.runs for ns in run.step_ns] if recording.timing else []
-    )
-    took = ""
-    if samples:
-        median = sorted(samples)[(len(samples) - 1) // 2]
-        took = f"each decode step takes {units.time(median)} on this CPU; "
+    step = unprofiled_step(recording)
+    took = f"each decode step takes {units.time(step.median)} on this CPU; " if step else ""
     return (
-        f"No GPU was used: {took}whether it would be launch-bound or memory-bound on a GPU cannot "
-        "be told from here."
+        f"No GPU was used: {took}whether the target would be launch-bound or memory-bound on a "
+        "GPU cannot be told from here."
     )

@@ -13,7 +13,7 @@ import msgspec
 
 SCHEMA_VERSION = 1
 
-BoundBy = Literal["launch", "sync", "memory", "compute", "kernel", "transition", "host", "unknown"]
+BoundBy = Literal["launch", "sync", "memory", "compute", "kernel", "transition", "unknown"]
 IDLE_CAUSES = ("sync", "launch", "dispatch", "python", "device", "dependency", "unknown")
 
 

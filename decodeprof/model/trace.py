@@ -246,6 +246,26 @@ class Trace:
     """Start and end of the profiler's own pauses (buffer requests and flushes)."""
     versions: tuple[tuple[str, str], ...] = ()
 
+    @classmethod
+    def nothing(cls, name: str) -> Trace:
+        """A trace that was not recorded: every table empty, none captured."""
+        return cls(
+            kind="torch",
+            name=name,
+            names=(),
+            threads=(),
+            op_details=(),
+            device=DeviceTable.empty(),
+            calls=CallTable.empty(),
+            ops=OpTable.empty(),
+            annotations=AnnotationTable.empty(),
+            frames=FrameTable.empty(),
+            syncs=SyncTable.empty(),
+            devices=(),
+            captured=frozenset(),
+            origin_ns=0,
+        )
+
     def span_ns(self) -> tuple[int, int] | None:
         """First start and last end of anything on a device; None when nothing ran there."""
         if not len(self.device):

@@ -19,8 +19,8 @@ from decodeprof.report.captured import ran_without_gpu
 from decodeprof.report.names import counted
 
 _CPU_CAN = (
-    "This run had no GPU. It can tell: whether the loop runs, its prefill and decode steps, how "
-    "long they take on this CPU and how a step grows with its length."
+    "This run had no GPU. It can tell: whether the loop runs, its prefill and decode steps, and "
+    "how long they take on this CPU."
 )
 _CPU_CANNOT = (
     "It cannot tell: kernel times, launch cost, device idle time, what blocks the host, or whether "

@@ -125,7 +125,9 @@ def _time(ns: int | None) -> Line:
 
 def kernels_section(diagnosis: Diagnosis) -> Section:
     """Kernels of a step: by family, then the names that take longest."""
-    title = "Kernels in a decode step" if diagnosis.step else "Kernels, whole file"
+    title = "Kernels, whole file"
+    if diagnosis.step is not None or diagnosis.prefill is not None:
+        title = "Kernels in a decode step" if diagnosis.step else "Kernels in the prefill"
     if not diagnosis.kernels:
         return Section("kernels", title, (_no_kernels(diagnosis),))
     families = [row for row in diagnosis.kernels if row.name is None]

@@ -68,6 +68,8 @@ def test_a_device_that_a_profile_shows_busy_for_longer_than_the_step_is_busy_all
         bytes_ns=274_000,
         flops_ns=None,
     )
-    told = sentence_of("kernel", bound, kernels=1_700, what="each decode step", timed="")
+    told = sentence_of(
+        "kernel", bound, launching="launch 1,700 kernels", what="each decode step", timed=""
+    )
     assert "the GPU is busy all of it" in told
     assert "%" not in told

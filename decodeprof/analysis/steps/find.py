@@ -47,8 +47,10 @@ def _none(trace: Trace) -> Steps:
             "none: autograd or an optimizer ran, so repetitions are no decode steps",
             None,
         )
+    elif not trace.captured:
+        text, period = "none: no trace was recorded", None
     elif not len(trace.device):
-        text, period = "none: nothing ran on a device", None
+        text, period = "none: no mark says where one begins, and nothing ran on a device", None
     else:
         period = sequence.find_period(trace)
         text = "none of the rules for finding steps holds"

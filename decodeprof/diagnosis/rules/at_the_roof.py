@@ -43,18 +43,20 @@ def judge(case: Case) -> Outcome:
     )
     if floors is None:
         return unknown
-    step_ns = case.step_ns or 0
+    step_ns = case.measured_step_ns or 0
     by_bytes = (floors.bytes_ns or 0) >= (floors.flops_ns or 0)
     least = max(floors.bytes_ns or 0, floors.flops_ns or 0)
     if least < LEAST_SHARE * step_ns or not step_ns:
         both = floors.bytes_ns is not None and floors.flops_ns is not None
         return Clear() if both else unknown
     roof = "bandwidth" if by_bytes else "arithmetic rate"
+    step = case.diagnosis.step
+    kind = "" if step is not None and step.unprofiled_ns else " in profiled time"
     found = telling.finding(
         case,
         CODE,
         f"The step is at {units.share(least / step_ns)} of the device's {roof}: "
-        f"{units.time(step_ns)} where {units.time(least)} is the least.",
+        f"{units.time(step_ns)}{kind} where {units.time(least)} is the least.",
         evidence=[telling.derived(_reason(floors, by_bytes=by_bytes))],
         advice=[_fewer_bytes(case), _larger_batch(case)] if by_bytes else [_fewer_operations(case)],
     )

@@ -72,7 +72,7 @@ def _skipped(case: Case, compiled: CompileInfo) -> Outcome:
     )
     summary = (
         "torch.compile was asked for CUDA graphs, and a step of "
-        f"{units.time(case.step_ns)} holds 0 graph launches{took}."
+        f"{units.time(case.step_ns)}{telling.timed(case)} holds 0 graph launches{took}."
     )
     evidence = [telling.measured("0 graph launches in the decode steps"), *_reasons(compiled)]
     if graph is not None:
