@@ -90,7 +90,9 @@ def _stopped(outcome: Outcome, job: Job, spec: Spec, out: Path) -> Exception:
     kept = _complete(outcome, told, out)
     if kept:
         why = f"{told.why}\nkept in `{out}`: {', '.join(kept)}".strip()
-        hint = told.hint or f"what was recorded: `decodeprof analyze {out}`"
+        # Before the first timed run there is nothing that a report could say.
+        told_by = f"what was recorded: `decodeprof analyze {out}`" if "timing" in kept else ""
+        hint = told.hint or told_by
         return RecordingStopped(told.what, why=why, hint=hint, directory=out)
     return RecordingStopped(told.what, why=told.why, hint=told.hint)
 

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import torch
 
 from decodeprof.capture import Job, RecordingStopped, new_directory, record
 from decodeprof.capture.directory import prepare
+from decodeprof.diagnosis.pipeline import analyze_path
 from decodeprof.errors import UsageError
 from decodeprof.recording import read_recording
 from tests.capture.conftest import SCRIPTS, Ran, job
@@ -24,6 +26,10 @@ def stopped(runs: Runs, name: str) -> tuple[Ran, RecordingStopped]:
     ran = runs[name].result()
     assert isinstance(ran.error, RecordingStopped)
     return ran, ran.error
+
+
+def torch_sees_a_gpu() -> bool:
+    return bool(torch.cuda.is_available())
 
 
 def test_missing_arguments_are_offered_from_the_script(runs: Runs) -> None:
@@ -53,6 +59,12 @@ def test_an_exception_in_the_timing_keeps_the_runs_before_it(runs: Runs) -> None
     assert ran.recording.timing is not None
     assert len(ran.recording.timing.runs) == 1
     assert ran.statuses == {"warmup": "done", "timing": "partial"}
+    assert error.hint == f"what was recorded: `decodeprof analyze {ran.out}`"
+    found = analyze_path(ran.out).diagnosis
+    assert found.step is not None
+    assert found.step.unprofiled_ns is not None
+    assert found.step.kernels is None
+    assert "there was no profile pass" in found.verdict.sentence
 
 
 def test_sys_exit_is_told(runs: Runs) -> None:
@@ -180,6 +192,14 @@ def test_default_directories_are_numbered(tmp_path: Path) -> None:
     assert new_directory(tmp_path, "generate").name == "generate-008"
     assert new_directory(tmp_path, "Engine/stream").name == "Engine-stream-001"
     assert new_directory(tmp_path / "none", "generate").name == "generate-001"
+
+
+@pytest.mark.skipif(torch_sees_a_gpu(), reason="the GPU that is asked for exists here")
+def test_a_gpu_that_does_not_exist(tmp_path: Path) -> None:
+    wrong = msgspec.structs.replace(job("loop.py:stream"), device="cuda:0")
+    with pytest.raises(UsageError, match="there is no device `cuda:0` here"):
+        record(wrong, out=tmp_path / "out", progress=lambda _: None)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_device_that_is_none(tmp_path: Path) -> None:

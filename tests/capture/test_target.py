@@ -248,3 +248,13 @@ def test_calls_share_one_event_loop() -> None:
     caller.call(go)
     assert loops[0] is loops[1]
     caller.close()
+
+
+def test_the_command_to_paste_keeps_the_setup() -> None:
+    def go(prompt: list[int]) -> None: ...
+
+    with pytest.raises(UsageError) as caught:
+        bind(go, given=[], from_setup={}, module=sys, shown="my script.py:E.go", setup="build")
+    assert caught.value.hint.startswith(
+        "decodeprof diagnose 'my script.py:E.go' --setup build --arg prompt=JSON"
+    )

@@ -81,4 +81,11 @@ def test_what_the_user_states_holds() -> None:
     found = count(
         Returned("function", "text"), arguments={}, first_query=None, forwards=3, stated=40
     )
-    assert (found.tokens, found.source) == (40, "--new-tokens")
+    assert (found.tokens, found.source, found.seen) == (40, "--new-tokens", None)
+
+
+def test_a_stated_number_does_not_hide_what_was_counted() -> None:
+    found = count(
+        Returned("function", [1, 2, 3]), arguments={}, first_query=None, forwards=3, stated=40
+    )
+    assert (found.tokens, found.seen) == (40, 3)

@@ -22,16 +22,13 @@ When to ignore it:
 from __future__ import annotations
 
 from decodeprof import units
-from decodeprof.analysis.copies import TO_HOST, HostCopies, host_copies
-from decodeprof.diagnosis import gates, telling
-from decodeprof.diagnosis.judging import LOW_SHARE, Case, Clear, Found, LeftTo, Outcome
+from decodeprof.analysis.copies import TO_HOST, HostCopies
+from decodeprof.diagnosis import copying, gates, telling
+from decodeprof.diagnosis.judging import Case, Clear, Found, LeftTo, Outcome
 from decodeprof.model.diagnosis import Evidence, Recommendation
 
 CODE = "blocking-read"
 TITLE = "results read from the device with a wait"
-
-# Below this share of the step a read's wait is said with the harmless ones, and not again here.
-LEAST_SHARE = LOW_SHARE
 
 
 def judge(case: Case) -> Outcome:
@@ -41,22 +38,12 @@ def judge(case: Case) -> Outcome:
         return missing
     figures = case.evidence.decode
     assert figures is not None
-    reads = [
-        copy
-        for copy in host_copies(
-            case.evidence.trace,
-            case.evidence.steps,
-            rows=figures.rows,
-            nesting=case.evidence.nesting,
-            sites=case.evidence.decode_sites,
-        )
-        if copy.direction == TO_HOST
-    ]
+    reads = copying.copies_of(case, TO_HOST)
     waiting = [read for read in reads if read.site is not None]
     if not waiting:
         # Which wait belongs to a copy is seen by the op around both.
         return (gates.not_captured(case, "ops") if reads else None) or Clear()
-    costly = [read for read in waiting if not _is_harmless(case, read)]
+    costly = [read for read in waiting if not copying.is_harmless(case, read)]
     if not costly:
         return LeftTo("sync-harmless")
     count = sum(read.count for read in costly) / len(figures.rows)
@@ -65,28 +52,15 @@ def judge(case: Case) -> Outcome:
         f"{units.count(count)} × a step the host reads {units.bytes_(size)} from the device and "
         "waits for it; the next step could be launched first."
     )
-    sites = telling.decode_sites(case)
     found = telling.finding(
         case,
         CODE,
         summary,
         evidence=[_fact(case, read, len(figures.rows)) for read in costly],
         advice=[_advice(case)],
-        where=[
-            where
-            for read in costly
-            if read.site is not None
-            for where in telling.where_of(sites[read.site])
-        ],
+        where=copying.places(case, costly),
     )
     return Found((found,))
-
-
-def _is_harmless(case: Case, read: HostCopies) -> bool:
-    if read.site is None or case.predicted.outcomes is None:
-        return False
-    exposed = telling.decode_sites(case)[read.site].exposed_ns
-    return exposed is not None and telling.share_of_step(case, exposed) < LEAST_SHARE
 
 
 def _fact(case: Case, read: HostCopies, steps: int) -> Evidence:

@@ -21,16 +21,13 @@ When to ignore it:
 from __future__ import annotations
 
 from decodeprof import units
-from decodeprof.analysis.copies import TO_DEVICE, HostCopies, host_copies
-from decodeprof.diagnosis import gates, telling
-from decodeprof.diagnosis.judging import LOW_SHARE, Case, Clear, Found, LeftTo, Outcome
+from decodeprof.analysis.copies import TO_DEVICE, HostCopies
+from decodeprof.diagnosis import copying, gates, telling
+from decodeprof.diagnosis.judging import Case, Clear, Found, LeftTo, Outcome
 from decodeprof.model.diagnosis import Evidence, Recommendation
 
 CODE = "pageable-copy"
 TITLE = "copies to the device from pageable memory"
-
-# Below this share of the step a copy's wait is said with the harmless ones, and not again here.
-LEAST_SHARE = LOW_SHARE
 
 
 def judge(case: Case) -> Outcome:
@@ -40,21 +37,10 @@ def judge(case: Case) -> Outcome:
         return missing
     figures = case.evidence.decode
     assert figures is not None
-    copies = [
-        copy
-        for copy in host_copies(
-            case.evidence.trace,
-            case.evidence.steps,
-            rows=figures.rows,
-            nesting=case.evidence.nesting,
-            sites=case.evidence.decode_sites,
-        )
-        if copy.direction == TO_DEVICE and copy.pageable
-    ]
+    copies = [copy for copy in copying.copies_of(case, TO_DEVICE) if copy.pageable]
     if not copies:
         return Clear()
-    sites = telling.decode_sites(case)
-    told = [copy for copy in copies if _is_harmless(case, copy)]
+    told = [copy for copy in copies if copying.is_harmless(case, copy)]
     if len(told) == len(copies):
         return LeftTo("sync-harmless")
     copies = [copy for copy in copies if copy not in told]
@@ -70,21 +56,9 @@ def judge(case: Case) -> Outcome:
         summary,
         evidence=[_fact(case, copy, len(figures.rows)) for copy in copies],
         advice=[_advice(case)],
-        where=[
-            where
-            for copy in copies
-            if copy.site is not None
-            for where in telling.where_of(sites[copy.site])
-        ],
+        where=copying.places(case, copies),
     )
     return Found((found,))
-
-
-def _is_harmless(case: Case, copy: HostCopies) -> bool:
-    if copy.site is None or case.predicted.outcomes is None:
-        return False
-    exposed = telling.decode_sites(case)[copy.site].exposed_ns
-    return exposed is not None and telling.share_of_step(case, exposed) < LEAST_SHARE
 
 
 def _fact(case: Case, copy: HostCopies, steps: int) -> Evidence:
