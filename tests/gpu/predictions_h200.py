@@ -1,0 +1,219 @@
+"""What was predicted, and what was then measured: one table over many workloads.
+
+    python tests/gpu/predictions_h200.py predict --recordings DIR --out FILE
+    python tests/gpu/predictions_h200.py measure --predictions FILE --out FILE [--only NAME …]
+    python tests/gpu/predictions_h200.py table --predictions FILE --measured FILE
+
+`predict` reads one recording a workload (from ``decodeprof diagnose``) and writes what replay says
+of each change; `measure` runs the changed programs, unprofiled. The first file must exist before
+the second is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Generate = Callable[[int], list[int]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One prediction: which recording, which what-if, and what is measured against it."""
+
+    name: str
+    before: str
+    what_if: str
+    kind: str
+    """graph | sync | fusion"""
+
+
+W, S = "tests/gpu/targets/workloads.py", "decodeprof.reference.stages"
+CASES = (
+    Case("batch1", f"{W}:batch1", "cuda_graph", "graph"),
+    Case("batch16", f"{W}:batch16", "cuda_graph", "graph"),
+    Case("batch128", f"{W}:batch128", "cuda_graph", "graph"),
+    Case("prompt16", f"{W}:prompt16", "cuda_graph", "graph"),
+    Case("prompt1024", f"{W}:prompt1024", "cuda_graph", "graph"),
+    Case("hf_static", f"{W}:hf_static", "cuda_graph", "graph"),
+    Case("toy1", f"{W}:toy1", "cuda_graph", "graph"),
+    Case("toy4096", f"{W}:toy4096", "cuda_graph", "graph"),
+    Case("joined", f"{W}:joined", "cuda_graph", "graph"),
+    Case("eager", f"{S}:eager", "cuda_graph", "graph"),
+    Case("graph_read_02", f"{W}:graph_read_02", "no_syncs", "sync"),
+    Case("graph_read_1", f"{W}:graph_read_1", "no_syncs", "sync"),
+    Case("graph_read_3", f"{W}:graph_read_3", "no_syncs", "sync"),
+    Case("medium_read", f"{W}:medium_read", "no_syncs", "sync"),
+    Case("toy4096_read", f"{W}:toy4096_read", "no_syncs", "sync"),
+    Case("matmul_sync", "tests/gpu/targets/loops.py:matmul_sync", "no_syncs", "sync"),
+    Case("plain", f"{S}:plain", "all", "fusion"),
+    Case("toy1_fused", f"{W}:toy1", "all", "fusion"),
+    Case("batch16_fused", f"{W}:batch16", "all", "fusion"),
+)
+
+
+def recording_of(case: Case) -> str:
+    """Name of the recording that a case reads; some are read twice."""
+    return case.before.rpartition(":")[2]
+
+
+def targets() -> list[str]:
+    """Every target to record, once, with the name of its recording."""
+    return list(dict.fromkeys(f"{recording_of(case)} {case.before}" for case in CASES))
+
+
+def predict(recordings: Path) -> dict[str, Any]:
+    """What replay says of each case; a recording that is not there is named."""
+    from decodeprof.diagnosis.pipeline import analyze_path
+
+    out: dict[str, Any] = {"written_at": time.time(), "cases": {}}
+    for case in CASES:
+        path = recordings / recording_of(case)
+        if not (path / "recording.json").exists():
+            out["cases"][case.name] = {"missing": True}
+            continue
+        diagnosis = analyze_path(path).diagnosis
+        what_if = getattr(diagnosis.what_if, case.what_if)
+        decode = diagnosis.step
+        step = decode.unprofiled_ns if decode else None
+        out["cases"][case.name] = {
+            "kind": case.kind,
+            "what_if": case.what_if,
+            "predicted_ns": what_if.step_ns.expected if what_if else None,
+            "low_ns": what_if.step_ns.low if what_if else None,
+            "high_ns": what_if.step_ns.high if what_if else None,
+            "assumes": what_if.assumes if what_if else None,
+            "replay_error_share": diagnosis.replay.error_share if diagnosis.replay else None,
+            "recorded_step_ns": step.median if step is not None else None,
+            "node_gap_ns": diagnosis.floors.node_gap_ns if diagnosis.floors else None,
+            "busy_ns": decode.busy_ns if decode else None,
+            "kernels": decode.kernels if decode else None,
+        }
+    return out
+
+
+def programs(name: str) -> tuple[Generate, Generate]:
+    """The program as it is, and as it is changed."""
+    from decodeprof.reference import demo, stages
+    from decodeprof.reference.decoder import FastDecoder
+    from decodeprof.reference.jobs import KernelOptions
+    from tests.gpu.targets import loops
+    from tests.gpu.targets import workloads as w
+
+    graphs = ("batch1", "batch16", "batch128", "prompt16", "prompt1024", "hf_static", "toy1",
+              "toy4096")  # fmt: skip
+    if name in graphs:
+        return getattr(w, name), lambda n: w.loop(w.captured(name), n)
+    if name == "joined":
+        decoder = FastDecoder(
+            demo.setup(), w.CAPACITY, mode="graph", joined=True,
+            kernels=KernelOptions(norm=True, place=True),
+        )  # fmt: skip
+        prompt = demo.prompt(demo.setup())
+        return w.joined, lambda n: decoder.generate(prompt, n)
+    waits = {"graph_read_02": 0.2, "graph_read_1": 1.0, "graph_read_3": 3.0}
+    if name in waits:
+        return getattr(w, name), lambda n: w.loop(w.captured("batch1"), n, python_ms=waits[name])
+    others: dict[str, tuple[Generate, Generate]] = {
+        "eager": (stages.eager, stages.graph),
+        "medium_read": (w.medium_read, lambda n: w.loop(w.built("medium"), n, python_ms=0.5)),
+        "toy4096_read": (w.toy4096_read, w.toy4096),
+        "matmul_sync": (loops.matmul_sync, loops.matmul_free),
+        "plain": (stages.plain, stages.compiled),
+        "toy1_fused": (w.toy1, lambda n: w.loop(w.compiled("toy1"), n)),
+        "batch16_fused": (w.batch16, w.batch16_compiled),
+    }
+    return others[name]
+
+
+def measure(names: list[str], out: Path) -> None:
+    """Time both programs of each case, without a profiler; written after each."""
+    from decodeprof.reference.measure import step_counts, step_ns
+
+    measured: dict[str, Any] = {}
+    for name in names:
+        began = time.perf_counter()
+        try:
+            before, after = programs(name)
+            for program in (before, after):
+                for _ in range(2):
+                    program(20)
+            most = 400
+            repeats = [
+                (step_ns(before, most_tokens=most), step_ns(after, most_tokens=most))
+                for _ in range(2)
+            ]
+            measured[name] = {
+                "before_ns": statistics.median(r[0] for r in repeats),
+                "after_ns": statistics.median(r[1] for r in repeats),
+                "repeats_ns": repeats,
+                "measured_at": time.time(),
+            }
+        except Exception as error:  # one case's failure must not cost the time of the others
+            measured[name] = {"error": f"{type(error).__name__}: {error}"[:500]}
+        seconds = time.perf_counter() - began
+        print(f"{name}: {seconds:.0f} s {measured[name]}"[:300], flush=True)
+        out.write_text(json.dumps(measured, indent=1) + "\n")
+    # After every timing: a profiler stays attached, and slows the host.
+    for case in CASES:
+        if case.kind == "fusion" and "after_ns" in measured.get(case.name, {}):
+            counts = step_counts(programs(case.name)[1])
+            measured[case.name]["after_kernels"] = counts.kernels
+            print(f"{case.name}: {counts.kernels} kernels", flush=True)
+    out.write_text(json.dumps(measured, indent=1) + "\n")
+
+
+def table(predictions: dict[str, Any], measured: dict[str, Any]) -> str:
+    """One line a case: predicted, measured, and how far apart."""
+    lines = [
+        f"{'case':<15} {'change':<11} {'today ms':>9} {'predicted':>9} {'measured':>9} "
+        f"{'error':>7}  saving µs: predicted, measured"
+    ]
+    for case in CASES:
+        said, got = predictions["cases"].get(case.name, {}), measured.get(case.name, {})
+        if not said.get("predicted_ns") or "after_ns" not in got:
+            why = "no prediction" if not said.get("predicted_ns") else got.get("error", "not run")
+            lines.append(f"{case.name:<15} {case.what_if:<11} {why}")
+            continue
+        predicted, after, today = said["predicted_ns"], got["after_ns"], got["before_ns"]
+        error = predicted / after - 1
+        saved = ((said["recorded_step_ns"] or today) - predicted) / 1e3
+        lines.append(
+            f"{case.name:<15} {case.what_if:<11} {today / 1e6:9.3f} {predicted / 1e6:9.3f} "
+            f"{after / 1e6:9.3f} {100 * error:+6.1f}%  {saved:9.1f} {(today - after) / 1e3:9.1f}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=["targets", "predict", "measure", "table"])
+    parser.add_argument("--recordings", type=Path)
+    parser.add_argument("--predictions", type=Path)
+    parser.add_argument("--measured", type=Path)
+    parser.add_argument("--only", action="append")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    if given.part == "targets":
+        print("\n".join(targets()))
+    elif given.part == "predict":
+        given.out.write_text(json.dumps(predict(given.recordings), indent=1) + "\n")
+    elif given.part == "measure":
+        if not given.predictions.exists():
+            parser.error("the predictions come first")
+        measure(given.only or [case.name for case in CASES], given.out)
+    else:
+        said = json.loads(given.predictions.read_text())
+        print(table(said, json.loads(given.measured.read_text())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
