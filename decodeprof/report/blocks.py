@@ -155,11 +155,17 @@ class Code:
 
     text: str
     place: str = ""
+    number: int | None = None
+    """The line's number in its file."""
+    excerpt: tuple[tuple[int, str], ...] = ()
+    """Numbered lines around it, itself among them, for renderers with room."""
 
     def __post_init__(self) -> None:
-        """Clean both, as spans are."""
+        """Clean all of it, as spans are; an excerpt keeps its indentation."""
         object.__setattr__(self, "text", cleaned(self.text))
         object.__setattr__(self, "place", cleaned(self.place))
+        excerpt = tuple((number, cleaned(text)) for number, text in self.excerpt)
+        object.__setattr__(self, "excerpt", excerpt)
 
 
 @dataclass(frozen=True)
@@ -170,7 +176,19 @@ class Note:
     text: Line
 
 
-Block: TypeAlias = Headline | Paragraph | Facts | Bar | Table | Listing | Code | Note
+Leaf: TypeAlias = Headline | Paragraph | Facts | Bar | Table | Listing | Code | Note
+
+
+@dataclass(frozen=True)
+class Card:
+    """Blocks that belong together, such as one finding; `key` names it, `weight` is its rank."""
+
+    key: str
+    weight: Literal["high", "medium", "low", "info"]
+    blocks: tuple[Leaf, ...]
+
+
+Block: TypeAlias = Leaf | Card
 
 
 @dataclass(frozen=True)

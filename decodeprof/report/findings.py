@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from decodeprof import units
-from decodeprof.model.diagnosis import Diagnosis, Finding
+from decodeprof.model.diagnosis import Diagnosis, Finding, Where
 from decodeprof.report.blocks import (
     Block,
+    Card,
     Code,
     Fact,
     Facts,
+    Leaf,
     Listing,
     Note,
     Paragraph,
@@ -20,6 +24,9 @@ from decodeprof.report.blocks import (
 from decodeprof.report.names import place
 from decodeprof.report.step import interval
 
+Sources: TypeAlias = dict[str, dict[int, str]]
+LINES_AROUND = 3
+"""Lines of an excerpt before and after the one that counts, as far as they were recorded."""
 _SEVERITY_STYLES: dict[str, Style] = {
     "high": "bad",
     "medium": "warning",
@@ -32,16 +39,17 @@ def findings_section(diagnosis: Diagnosis) -> Section | None:
     """Every finding, in the diagnosis' order: largest saving first."""
     if not diagnosis.findings:
         return None
-    blocks: list[Block] = []
-    for finding in diagnosis.findings:
-        blocks += _finding_blocks(finding)
+    blocks: list[Block] = [
+        Card(finding.code, finding.severity, tuple(_finding_blocks(finding, diagnosis.sources)))
+        for finding in diagnosis.findings
+    ]
     blocks.append(Note("hint", line("each in full: decodeprof explain CODE")))
     return Section("findings", "Findings", tuple(blocks))
 
 
-def _finding_blocks(finding: Finding) -> list[Block]:
+def _finding_blocks(finding: Finding, sources: Sources) -> list[Leaf]:
     style = _SEVERITY_STYLES[finding.severity]
-    blocks: list[Block] = [
+    blocks: list[Leaf] = [
         Paragraph(
             line(
                 Span(f"{finding.code} ", "strong"),
@@ -59,7 +67,7 @@ def _finding_blocks(finding: Finding) -> list[Block]:
     facts += [Fact(fact.kind, line(fact.text)) for fact in finding.evidence]
     if facts:
         blocks.append(Facts(tuple(facts)))
-    blocks += [Code(where.code or "", place(where.file, where.line)) for where in finding.where]
+    blocks += [_code(where, sources) for where in finding.where]
     for advice in finding.recommendations:
         blocks.append(Listing((line(Span(advice.what, "strong")),)))
         steps = [("how", advice.how)]
@@ -68,6 +76,22 @@ def _finding_blocks(finding: Finding) -> list[Block]:
             steps += [("verify", advice.verify), ("risk", advice.risk)]
         blocks.append(Facts(tuple(Fact(label, line(told)) for label, told in steps)))
     return blocks
+
+
+def _code(where: Where, sources: Sources) -> Code:
+    """The line, and those around it that the recording holds."""
+    lines = sources.get(where.file, {})
+    excerpt: list[tuple[int, str]] = []
+    if where.line is not None and where.line in lines:
+        first = last = where.line
+        while first - 1 in lines and where.line - first < LINES_AROUND:
+            first -= 1
+        while last + 1 in lines and last - where.line < LINES_AROUND:
+            last += 1
+        excerpt = [(number, lines[number]) for number in range(first, last + 1)]
+    return Code(
+        where.code or "", place(where.file, where.line), number=where.line, excerpt=tuple(excerpt)
+    )
 
 
 def could_not_tell_section(diagnosis: Diagnosis) -> Section | None:

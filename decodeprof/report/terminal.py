@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -18,10 +18,12 @@ from decodeprof import units
 from decodeprof.report.blocks import (
     Bar,
     Block,
+    Card,
     Code,
     Column,
     Facts,
     Headline,
+    Leaf,
     Line,
     Listing,
     Note,
@@ -97,12 +99,21 @@ def _section_lines(section: Section, width: int) -> list[Text]:
         lines.append(Text().append(section.title, "bold underline"))
         indent = _INDENT
     previous: Block | None = None
-    for block in section.blocks:
+    for block in _flat(section.blocks):
         if previous is not None and _stands_apart(previous, block):
             lines.append(Text())
         lines += [_indented(one, indent) for one in _block_lines(block, width - indent)]
         previous = block
     return lines
+
+
+def _flat(blocks: Sequence[Block]) -> Iterator[Leaf]:
+    """The blocks, with those of a card in its place: indentation tells cards apart here."""
+    for block in blocks:
+        if isinstance(block, Card):
+            yield from block.blocks
+        else:
+            yield block
 
 
 def _stands_apart(above: Block, below: Block) -> bool:
