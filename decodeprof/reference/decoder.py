@@ -90,7 +90,7 @@ class FastDecoder:
             model.config, rows=slots, capacity=capacity, device=device, dtype=dtype
         )
         self._generator = torch.Generator(device)
-        self._forward, self._matvec = _forward_for(model, capacity, joined=joined, kernels=kernels)
+        self._forward, self._matvec = forward_for(model, capacity, joined=joined, kernels=kernels)
         self._pool = torch.cuda.graph_pool_handle() if mode == "graph" else None
         self.graphs: dict[int, CapturedGraph] = {}
         """The decode graphs captured so far, by bucket of rows."""
@@ -292,7 +292,7 @@ class FastDecoder:
                 )
 
 
-def _forward_for(
+def forward_for(
     model: Model, capacity: int, *, joined: bool, kernels: KernelOptions | None
 ) -> tuple[Any, MatvecModel | None]:
     """The forward of one token a row, and the one for batch 1 where it is another."""

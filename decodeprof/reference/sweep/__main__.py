@@ -1,0 +1,44 @@
+"""A sweep in a process of its own: ``python -m decodeprof.reference.sweep``.
+
+A JSON object on stdin: ``{"spec": …, "done": {value: [kind, …]}, "seconds", "traces", "device"}``.
+One JSON object a line goes to stdout: ``{"device", "torch", "dtype"}`` first, and then the
+messages of `points.measure`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from decodeprof.reference.sweep.points import Limits, device_about, measure
+from decodeprof.reference.sweep.spec import SweepSpec
+
+
+def main() -> None:
+    """Read the job, and say every point as soon as it is measured."""
+    job = json.load(sys.stdin)
+    wanted = job.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(wanted)
+    _say(device_about(device))
+    traces = job.get("traces")
+    limits = Limits(
+        seconds=job.get("seconds") or float("inf"),
+        traces=Path(traces) if traces else None,
+        last_trace=bool(job.get("last_trace")),
+    )
+    done = {int(value): set(kinds) for value, kinds in job.get("done", {}).items()}
+    for message in measure(SweepSpec.from_json(job["spec"]), done, device=device, limits=limits):
+        _say(message)
+
+
+def _say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

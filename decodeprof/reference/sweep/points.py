@@ -1,0 +1,173 @@
+"""How does a sweep go from point to point, so that one that fails ends alone?
+
+Times first, for every point; then, in the same order, a profile of each: a profiler stays attached
+to its process and makes the host slower from then on. At the end of the timing the first point is
+timed again: what it says of the host's own drift stands beside the result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from decodeprof.reference.graphs import CapturedGraph, capture
+from decodeprof.reference.sweep.clock import launch_ns, samples_ns
+from decodeprof.reference.sweep.counts import count, trace
+from decodeprof.reference.sweep.spec import SweepSpec
+from decodeprof.reference.sweep.subjects import Builder, Subject
+
+Message = dict[str, Any]
+TIMED, COUNTED, FAILED, AGAIN = "timed", "counted", "failed", "again"
+"""Kinds of a message about a point."""
+TRACE_STEPS = 4
+"""The first and the last are no whole steps of a steady loop; two between them are."""
+TIMING_SHARE = 0.6
+"""Of the seconds; profiling the points takes about as long as timing them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """How far a sweep goes.
+
+    Attributes:
+        seconds: no point is begun after so long; the points left out can be measured later.
+        traces: folder for traces of the first and the last point; none: no traces.
+        last_trace: also of the last point.
+    """
+
+    seconds: float = float("inf")
+    traces: Path | None = None
+    last_trace: bool = False
+
+
+def device_about(device: torch.device) -> Message:
+    """What the points were measured on."""
+    on_device = device.type == "cuda"
+    return {
+        "device": torch.cuda.get_device_name() if on_device else None,
+        "torch": torch.__version__,
+        "dtype": "bfloat16" if on_device else "float32",
+    }
+
+
+def measure(
+    spec: SweepSpec, done: Mapping[int, set[str]], *, device: torch.device, limits: Limits
+) -> Iterator[Message]:
+    """Measure the points that are missing, saying each as soon as it is known.
+
+    Args:
+        spec: the sweep.
+        done: by value, the kinds of message that an earlier run has said of it.
+        device: where to run; without CUDA there are no graphs and nothing to count.
+        limits: when to stop, and what else to keep.
+
+    Yields:
+        ``{"value", "kind", …}``: a `TIMED` and, with CUDA, a `COUNTED` message for each point, or
+        one `FAILED` with its reason, which ends that point alone; `AGAIN` for the first point.
+    """
+    until = time.monotonic() + limits.seconds
+    timed_until = time.monotonic() + TIMING_SHARE * limits.seconds
+    on_device = device.type == "cuda"
+    builder = Builder(device)
+    failed = {value for value, kinds in done.items() if FAILED in kinds}
+
+    def left(kind: str) -> list[int]:
+        known = {value for value, kinds in done.items() if kind in kinds}
+        return [value for value in spec.values if value not in known | failed]
+
+    def told(kind: str, value: int, make: Callable[[Subject], Message]) -> Message:
+        message = _attempt(builder, spec.at(value), make)
+        if "reason" in message:
+            failed.add(value)
+            kind = FAILED
+        return {"value": value, "kind": kind, **message}
+
+    for value in left(TIMED):
+        if time.monotonic() < timed_until:
+            yield told(TIMED, value, lambda subject: _timed(subject, on_device=on_device))
+    first = spec.values[0]
+    if len(spec.values) > 1 and left(AGAIN)[:1] == [first] and time.monotonic() < until:
+        yield told(AGAIN, first, lambda s: {"eager_ns": samples_ns(s.step, on_device=on_device)})
+    if not on_device:
+        return
+    for value in left(COUNTED):
+        if time.monotonic() < until:
+            yield told(COUNTED, value, _counted)
+    if limits.traces is not None:
+        _write_traces(builder, spec, limits, failed)
+
+
+def _timed(subject: Subject, *, on_device: bool) -> Message:
+    message: Message = {
+        "tokens": subject.tokens,
+        "weight_bytes": subject.weight_bytes,
+        "kv_bytes": subject.kv_bytes,
+        "flops": subject.flops,
+        "eager_ns": samples_ns(subject.step, on_device=on_device),
+    }
+    if not on_device:
+        return message
+    message["launch_ns"] = launch_ns()
+    graph = _graph(subject)
+    message["graph_ns"] = samples_ns(graph.replay, on_device=True)
+    message["capture_seconds"] = graph.seconds
+    message["graph_pool_bytes"] = graph.pool_bytes
+    message["peak_bytes"] = torch.cuda.max_memory_allocated()
+    return message
+
+
+def _counted(subject: Subject) -> Message:
+    eager = count(subject.step, graph=False)
+    graph = count(_graph(subject).replay, graph=True)
+    return {"eager": dataclasses.asdict(eager), "graph": dataclasses.asdict(graph)}
+
+
+def _graph(subject: Subject) -> CapturedGraph:
+    return capture(
+        subject.step,
+        pool=torch.cuda.graph_pool_handle(),
+        generator=torch.Generator("cuda"),
+        kept=nullcontext(),
+    )
+
+
+def _attempt(builder: Builder, point: SweepSpec, make: Callable[[Subject], Message]) -> Message:
+    """Build a point and measure it; or the reason why that was not possible."""
+    reason = ""
+    try:
+        if builder.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        return make(builder.build(point))
+    except torch.OutOfMemoryError as error:
+        reason = f"out of memory: {str(error).splitlines()[0]}"
+    except (RuntimeError, ValueError) as error:  # CUDA's errors are RuntimeErrors.
+        reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    finally:
+        # What a failed point held must not make the next one fail.
+        gc.collect()
+        if builder.device.type == "cuda":
+            torch.cuda.empty_cache()
+    return {"reason": reason}
+
+
+def _write_traces(builder: Builder, spec: SweepSpec, limits: Limits, failed: set[int]) -> None:
+    """Traces with shapes of the first point, from which the others are predicted, and the last."""
+    assert limits.traces is not None
+    good = [value for value in spec.values if value not in failed]
+    for value in dict.fromkeys(good[:1] + (good[-1:] if limits.last_trace else [])):
+
+        def record(subject: Subject) -> Message:
+            subject.step()
+            return {"trace": trace(subject.step, TRACE_STEPS)}
+
+        message = _attempt(builder, spec.at(value), record)
+        path = limits.traces / f"{spec.axis}_{value}.json"
+        if "trace" in message and not path.exists():
+            path.write_bytes(message["trace"])

@@ -1,0 +1,102 @@
+"""A sweep goes from point to point; what fails ends alone, and what is known is not done again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from decodeprof.reference.sweep import clock, points
+from decodeprof.reference.sweep.points import AGAIN, COUNTED, FAILED, TIMED, Limits, measure
+from decodeprof.reference.sweep.spec import SweepSpec
+
+CPU = torch.device("cpu")
+SPEC = SweepSpec(phase="decode", axis="width", values=(64, 100, 128), context=8)
+
+
+@pytest.fixture(autouse=True)
+def short_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "SAMPLE_SECONDS", 0.002)
+
+
+def messages(done: dict[int, set[str]] | None = None, **limits: Any) -> list[dict[str, Any]]:
+    return list(measure(SPEC, done or {}, device=CPU, limits=Limits(**limits)))
+
+
+def kinds(said: list[dict[str, Any]]) -> list[tuple[int, str]]:
+    return [(message["value"], message["kind"]) for message in said]
+
+
+def test_a_point_that_cannot_be_built_ends_alone() -> None:
+    said = messages()
+    assert kinds(said) == [(64, TIMED), (100, FAILED), (128, TIMED), (64, AGAIN)]
+    assert said[1]["reason"] == "ValueError: the width 100 is no multiple of 32"
+    assert len(said[0]["eager_ns"]) >= clock.FEWEST_SAMPLES
+    assert "graph_ns" not in said[0]
+
+
+def test_what_is_known_is_not_done_again() -> None:
+    done = {64: {TIMED, AGAIN}, 100: {FAILED}}
+    assert kinds(messages(done)) == [(128, TIMED)]
+    assert messages({**done, 128: {TIMED, COUNTED}}) == []
+
+
+def test_no_point_is_begun_after_its_time() -> None:
+    assert messages(seconds=0.0) == []
+
+
+def test_out_of_memory_ends_its_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    build = points.Builder.build
+
+    def small(self: points.Builder, point: SweepSpec) -> points.Subject:
+        if point.width == 64:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 TiB.\nMore.")
+        return build(self, point)
+
+    monkeypatch.setattr(points.Builder, "build", small)
+    said = messages()
+    assert kinds(said) == [(64, FAILED), (100, FAILED), (128, TIMED)]
+    assert said[0]["reason"] == "out of memory: CUDA out of memory. Tried to allocate 2 TiB."
+
+
+def test_warm_up_is_no_part_of_the_samples() -> None:
+    calls = 0
+
+    def step() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            torch.randn(400, 400) @ torch.randn(400, 400)
+            sum(range(2_000_000))
+        else:
+            sum(range(1_000))
+
+    samples = clock.samples_ns(step, on_device=False)
+    assert max(samples) < 2_000_000
+
+
+def test_as_a_process_it_says_the_same() -> None:
+    job = {"spec": {"phase": "toy", "axis": "batch", "values": [1, 2], "layers": 2, "width": 16}}
+    done = subprocess.run(
+        [sys.executable, "-m", "decodeprof.reference.sweep"],
+        input=json.dumps({**job, "device": "cpu", "done": {"1": ["timed", "again"]}}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    about, *said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert about == {"device": None, "torch": torch.__version__, "dtype": "float32"}
+    assert kinds(said) == [(2, TIMED)]
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_on_a_gpu_each_point_is_timed_and_counted() -> None:
+    spec = SweepSpec(phase="toy", axis="batch", values=(1, 8))
+    said = list(measure(spec, {}, device=torch.device("cuda"), limits=Limits()))
+    assert [kind for _, kind in kinds(said)] == [TIMED, TIMED, AGAIN, COUNTED, COUNTED]
+    assert said[3]["eager"]["kernels"] == said[3]["graph"]["kernels"] == 96
