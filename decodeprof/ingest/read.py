@@ -4,23 +4,52 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 from decodeprof.errors import InputError
-from decodeprof.ingest import torch_trace
+from decodeprof.ingest import nsys_convert, torch_trace
+from decodeprof.ingest.nsys.database import MAGIC as SQLITE
+from decodeprof.ingest.nsys.export import Export, read_export
 from decodeprof.model.trace import Trace
 
 _GZIP = b"\x1f\x8b"
+_DATABASES = (".sqlite", ".sqlite3", ".db")
 _MAGIC = {
-    b"SQLite format 3\x00": "an SQLite database",
     b"PK\x03\x04": "a zip archive",
     b"\x28\xb5\x2f\xfd": "a zstd file",
     b"\x7fELF": "a program",
 }
 
 
+def is_nsys(path: Path) -> bool:
+    """Whether a file is one of Nsight Systems: a report by its name, an export by its content."""
+    if path.suffix in nsys_convert.REPORTS or path.suffix in _DATABASES:
+        return path.is_file()
+    try:
+        with path.open("rb") as file:
+            return file.read(len(SQLITE)) == SQLITE
+    except OSError:
+        return False
+
+
+def read_nsys(path: Path) -> Export:
+    """Read an export of Nsight Systems, or a report by way of the `nsys` on this machine.
+
+    Raises:
+        InputError: it cannot be read, or cannot be exported here.
+    """
+    if path.suffix not in nsys_convert.REPORTS:
+        return read_export(path)
+    with nsys_convert.exported(path) as database:
+        export = read_export(database)
+    return replace(export, whole=replace(export.whole, name=path.name))
+
+
 def read_trace(path: Path) -> Trace:
     """Read a trace file; its content decides what it is, not its name.
+
+    Of an export of Nsight Systems that holds several processes it is the busiest one's.
 
     Raises:
         InputError: it is missing, unreadable, or holds no trace.
@@ -30,6 +59,8 @@ def read_trace(path: Path) -> Trace:
             f"`{path}` is a folder with no recording in it",
             hint="name the trace file itself, or a folder that `decodeprof diagnose` made",
         )
+    if is_nsys(path):
+        return read_nsys(path).process()
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -40,7 +71,8 @@ def read_trace(path: Path) -> Trace:
         if data.startswith(magic):
             raise InputError(
                 f"`{path.name}` is {what}, no trace that can be read",
-                hint="decodeprof reads torch.profiler's .json and .json.gz, and its own recordings",
+                hint="decodeprof reads torch.profiler's .json and .json.gz, reports and SQLite "
+                "exports of nsys, and its own recordings",
             )
     if data.startswith(_GZIP):
         data = _unzip(data, path.name)

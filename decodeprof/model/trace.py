@@ -33,6 +33,8 @@ class ActivityKind(enum.IntEnum):
     KERNEL = 0
     COPY = 1
     SET = 2
+    GRAPH = 3
+    """A whole graph launch of which only the span is known: what ran inside is not."""
 
 
 def _scalar_type(annotation: typing.Any) -> type[np.generic]:
@@ -88,7 +90,7 @@ class Table:
 
 @dataclass(frozen=True)
 class DeviceTable(Table):
-    """What ran on devices: kernels, copies and sets."""
+    """What ran on devices: kernels, copies, sets, and graphs that were recorded as a whole."""
 
     start_ns: I64
     end_ns: I64

@@ -128,7 +128,7 @@ def test_leading_newlines_and_a_byte_order_mark(layout: str) -> None:
         (bytes(range(256)) * 4, "it is not valid JSON"),
         (b'{"traceEvents": [{"args":' + b"[" * 200_000, "it is not valid JSON"),
         (b"PK\x03\x04rest", "is a zip archive"),
-        (b"SQLite format 3\x00rest", "is an SQLite database"),
+        (b"SQLite format 3\x00rest", "is damaged or cut short"),
         (b"\x7fELFrest", "is a program"),
         (b"\x28\xb5\x2f\xfdrest", "is a zstd file"),
         (b"\x1f\x8b", "cannot be unpacked"),

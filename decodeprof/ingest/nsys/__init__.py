@@ -1,0 +1,1 @@
+"""What does an SQLite export of Nsight Systems hold, whichever version wrote it?"""
