@@ -22,6 +22,7 @@ SCHEMA_VERSION = 1
 RECORDING_FILE = "recording.json"
 TRACE_FILE = "trace.json.gz"
 FIRST_CALL_TRACE_FILE = "first_call.json.gz"
+NSYS_FILE = "nsys.sqlite"
 DIAGNOSIS_FILE = "diagnosis.json"
 
 
