@@ -17,6 +17,7 @@ _COMMANDS = {
     "diagnose": "run a generate function, measure it and say what bounds it",
     "analyze": "report on a recording or a torch trace; needs no GPU and no torch",
     "compare": "set two recordings side by side: what changed, and did the prediction hold",
+    "check": "hold a recording or a trace against limits: a gate for CI",
     "explain": "print the manual page of a finding's rule, or list all rules",
     "doctor": "say what works on this machine, and why the rest does not",
 }
@@ -27,7 +28,7 @@ _HELP = """Say why each token of a PyTorch generation loop takes as long as it t
   decodeprof analyze trace.json.gz
 
 Reports go to stdout, progress and errors to stderr. Exit codes: 0 done, 1 could not,
-2 asked wrongly.
+2 asked wrongly, 3 a gate failed, 4 a gate could not tell.
 """
 
 group = LazyGroup(name="decodeprof", commands_help=_COMMANDS, help=_HELP)
