@@ -9,10 +9,12 @@ Nothing in it holds values of environment variables, absolute paths or host name
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -289,18 +291,31 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         InputError: the folder cannot be written, or the disk is full.
     """
+    with whole_file(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write into, which takes its name only if the block ends without an error.
+
+    Raises:
+        InputError: the folder cannot be written, or the disk is full.
+    """
     temporary = None
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            yield file
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
+        temporary = None
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         raise InputError(
             f"cannot write `{path}`",
             why=str(error.strerror),
             hint="name another folder with `--out`",
         ) from None
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)

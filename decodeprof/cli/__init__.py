@@ -17,6 +17,7 @@ _COMMANDS = {
     "diagnose": "run a generate function, measure it and say what bounds it",
     "analyze": "report on a recording or a torch trace; needs no GPU and no torch",
     "compare": "set two recordings side by side: what changed, and did the prediction hold",
+    "export": "write a timeline or tables for other programs",
     "check": "hold a recording or a trace against limits: a gate for CI",
     "explain": "print the manual page of a finding's rule, or list all rules",
     "doctor": "say what works on this machine, and why the rest does not",

@@ -1,0 +1,1 @@
+"""What was read and found, in formats that other programs open."""

@@ -1,0 +1,1 @@
+"""A timeline for ui.perfetto.dev and Perfetto's trace processor, as native protobuf."""
