@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,8 @@ def gpu_is_there() -> bool:
 
 
 def skip_unless_met(needs: tuple[str, ...]) -> None:
+    if "nsys" in needs and not (gpu_is_there() and shutil.which("nsys")):
+        pytest.skip("needs Nsight Systems and a GPU")
     if "network" in needs:
         pytest.skip("fetches from the network")
     if "gpu" in needs and not gpu_is_there():

@@ -19,6 +19,7 @@ FAMILIES = (
     "copy",
     "set",
     "fused by a compiler",
+    "whole graph",
     "other",
 )
 # The first that matches wins: attention kernels are named after the matrix kernels they hold, and
@@ -26,6 +27,7 @@ FAMILIES = (
 _PATTERNS: tuple[tuple[str, str], ...] = (
     ("copy", r"^memcpy |^copybuffer|__amd_rocclr_copy"),
     ("set", r"^memset |__amd_rocclr_fill|^fillbuffer"),
+    ("whole graph", r"^cuda graph\b"),
     ("collective", r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|cross_device"),
     ("attention", r"fmha|flash|attention|attn|\bmha\b|paged_|sdpa|_mla_|mla_"),
     (

@@ -85,6 +85,28 @@ def launches_of(trace: Trace, device: int) -> Launches:
     )
 
 
+_CAPTURE_BEGINS = "StreamBeginCapture"
+_CAPTURE_ENDS = "StreamEndCapture"
+
+
+def captured_into_graphs(trace: Trace) -> Bool:
+    """Which calls were made while their thread captured a graph: they run nothing on the device.
+
+    One for each row of `Trace.calls`.
+    """
+    calls = trace.calls
+    change = np.zeros(len(trace.names), np.int64)
+    for index, name in enumerate(trace.names):
+        if name.endswith((_CAPTURE_BEGINS, _CAPTURE_ENDS)):
+            change[index] = 1 if name.endswith(_CAPTURE_BEGINS) else -1
+    inside = np.zeros(len(calls), np.bool_)
+    changes = change[calls.name]
+    for thread in np.unique(calls.thread[changes != 0]):
+        mine = np.flatnonzero(calls.thread == thread)
+        inside[mine] = np.cumsum(changes[mine]) > 0
+    return inside
+
+
 def latency_floors(
     trace: Trace, launches: Launches, *, recorded_ns: int | None, typical_ns: dict[str, int]
 ) -> LatencyFloors:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from decodeprof.cli.options import Output, debug_option, output_options
+from decodeprof.cli.options import Output, PlainOption, debug_option, output_options
 from decodeprof.cli.show import show_diagnosis
 
 
@@ -17,17 +17,29 @@ Examples:
   decodeprof analyze decodeprof-runs/generate-001
   decodeprof analyze trace.json.gz
   decodeprof analyze trace.json.gz --json > diagnosis.json
+  decodeprof analyze report.sqlite --process 4711
 """,
 )
 @click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--process",
+    cls=PlainOption,
+    type=click.IntRange(min=0),
+    metavar="PID",
+    help="Of an nsys report that holds several processes, the one to take steps from; by default "
+    "the one with the most GPU activity.",
+)
 @output_options
 @debug_option
-def command(*, path: Path, output: Output) -> None:
-    """Report on PATH: a recording's directory, or a trace of torch.profiler (.json or .json.gz).
+def command(*, path: Path, process: int | None, output: Output) -> None:
+    """Report on PATH: a recording's directory, or a trace.
+
+    A trace is torch.profiler's (.json or .json.gz), an SQLite export of nsys (.sqlite), or a
+    report of nsys (.nsys-rep), which the `nsys` on this machine exports first.
 
     It needs neither a GPU nor torch, and executes nothing from the trace. A trace holds no
     unprofiled run: its report gives no unprofiled step time, and says so.
     """
     from decodeprof.diagnosis.pipeline import analyze_path
 
-    show_diagnosis(analyze_path(path).diagnosis, output)
+    show_diagnosis(analyze_path(path, process=process).diagnosis, output)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from decodeprof.errors import InputError
-from decodeprof.ingest.read import read_trace
+from decodeprof.errors import InputError, UsageError
+from decodeprof.ingest.read import is_nsys, read_nsys, read_trace
 from decodeprof.model.calls import LAUNCHING
 from decodeprof.model.trace import Trace
 from decodeprof.recording import (
     FIRST_CALL_TRACE_FILE,
+    NSYS_FILE,
     RECORDING_FILE,
     TRACE_FILE,
     Recording,
@@ -29,10 +30,24 @@ class Loaded:
     name: str
     first_call: Trace | None = None
     """The first call's trace, where graphs were captured in it: it names and sizes their nodes."""
+    whole: Trace | None = None
+    """All processes of the file, where `trace` is one of several."""
+    nsys: Trace | None = None
+    """The same target's trace as nsys recorded it, where it was asked for."""
+
+    @property
+    def whole_file(self) -> Trace:
+        """What figures of the whole file are of."""
+        return self.whole if self.whole is not None else self.trace
 
 
-def load(path: Path) -> Loaded:
+def load(path: Path, *, process: int | None = None) -> Loaded:
     """Read a recording directory, its recording.json, or a trace file.
+
+    Args:
+        path: the directory or the file.
+        process: of a file that holds several processes, the one whose steps are wanted; None: the
+            busiest.
 
     Raises:
         InputError: there is nothing that can be analysed.
@@ -40,6 +55,9 @@ def load(path: Path) -> Loaded:
     if path.name == RECORDING_FILE and path.is_file():
         path = path.parent
     if not path.is_dir():
+        if is_nsys(path):
+            return _load_nsys(path, process)
+        _has_one_process(process, path)
         trace = read_trace(path)
         _must_hold_gpu_activity(trace, path.name)
         return Loaded(trace=trace, recording=None, name=path.name)
@@ -52,7 +70,9 @@ def load(path: Path) -> Loaded:
             if traces
             else "record one with `decodeprof diagnose my_script.py:generate`",
         )
+    _has_one_process(process, path)
     recording = read_recording(path)
+    nsys = path / NSYS_FILE
     trace_path = path / TRACE_FILE
     if not trace_path.is_file():
         _must_hold_timing(recording, path)
@@ -66,7 +86,28 @@ def load(path: Path) -> Loaded:
         recording=recording,
         name=path.resolve().name,
         first_call=read_trace(first_call) if first_call.is_file() else None,
+        nsys=read_trace(nsys) if nsys.is_file() else None,
     )
+
+
+def _load_nsys(path: Path, process: int | None) -> Loaded:
+    export = read_nsys(path)
+    _must_hold_gpu_activity(export.whole, path.name)
+    trace = export.process(process)
+    return Loaded(
+        trace=trace,
+        recording=None,
+        name=path.name,
+        whole=None if trace is export.whole else export.whole,
+    )
+
+
+def _has_one_process(process: int | None, path: Path) -> None:
+    if process is not None:
+        raise UsageError(
+            f"`--process` does not apply to `{path}`",
+            why="it is of one process; only an nsys report can hold several",
+        )
 
 
 def _must_hold_timing(recording: Recording, path: Path) -> None:
@@ -93,6 +134,14 @@ def _must_hold_gpu_activity(trace: Trace, name: str) -> None:
             why=f"{launches:,} launch calls, and not one activity on a device: the profiler got "
             "nothing from the driver (CUPTI)",
             hint="`decodeprof doctor` on that machine says whether CUPTI gives kernels",
+        )
+    if trace.kind == "nsys":
+        raise InputError(
+            f"`{name}` holds no GPU activity",
+            why="it has no kernels, copies, sets or graph launches: nsys ran without CUDA tracing, "
+            "or nothing ran on a GPU while it collected",
+            hint="record with `nsys profile --trace=cuda,nvtx --cuda-graph-trace=node`, and mind "
+            "that a `--capture-range` may hold nothing",
         )
     events = len(trace.ops) + len(calls) + len(trace.annotations) + len(trace.frames)
     raise InputError(

@@ -34,13 +34,17 @@ class Analyzed:
     evidence: Evidence
 
 
-def analyze_path(path: Path) -> Analyzed:
+def analyze_path(path: Path, *, process: int | None = None) -> Analyzed:
     """Diagnose a recording directory or a trace file.
+
+    Args:
+        path: the directory or the file.
+        process: of a file that holds several processes, the one whose steps are wanted.
 
     Raises:
         InputError: there is nothing at the path that can be analysed.
     """
-    evidence = gather(load(path))
+    evidence = gather(load(path, process=process))
     return Analyzed(diagnosis=diagnose(evidence), evidence=evidence)
 
 
@@ -78,8 +82,8 @@ def _figures(evidence: Evidence, predicted: Predictions) -> Diagnosis:
             name=evidence.loaded.name,
             captured=sorted(evidence.trace.captured),
         ),
-        counts=rows.counts_of(evidence.trace),
-        devices=rows.devices_of(evidence.trace),
+        counts=rows.counts_of(evidence.loaded.whole_file),
+        devices=rows.devices_of(evidence.loaded.whole_file),
         steps=rows.steps_of(evidence),
         step=step,
         prefill=prefill,

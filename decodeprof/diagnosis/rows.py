@@ -24,7 +24,7 @@ from decodeprof.model.diagnosis import (
     Steps,
     SyncSite,
 )
-from decodeprof.model.trace import I64, ActivityKind, Trace
+from decodeprof.model.trace import I64, NONE, ActivityKind, Trace
 
 # Kernel names that get a row of their own in diagnosis.json; families always cover all.
 MOST_KERNEL_ROWS = 400
@@ -86,6 +86,7 @@ def steps_of(evidence: Evidence) -> Steps:
             steps.device_start_ns[known], steps.device_end_ns[known]
         )
     has_device = "device" in trace.captured
+    whole = whole_graphs(evidence)
     rows = [
         StepRow(
             index=i,
@@ -97,8 +98,8 @@ def steps_of(evidence: Evidence) -> Steps:
             device_start_ns=_known(steps.device_start_ns[i]),
             device_end_ns=_known(steps.device_end_ns[i]),
             query_length=steps.query_lengths[i],
-            kernels=int(counts.kernels[i]) if has_device else None,
-            activities=int(counts.activities[i]) if has_device else None,
+            kernels=int(counts.kernels[i]) if has_device and not whole[i] else None,
+            activities=int(counts.activities[i]) if has_device and not whole[i] else None,
             launches=int(counts.launches[i]) if has_device else None,
             graph_launches=int(counts.graph_launches[i]) if has_device else None,
             syncs=int(counts.syncs[i]) if has_device else None,
@@ -128,6 +129,14 @@ def steps_of(evidence: Evidence) -> Steps:
         if evidence.decode
         else None,
     )
+
+
+def whole_graphs(evidence: Evidence) -> I64:
+    """For each step its graph launches of which only the span is known, not what ran inside."""
+    table, steps = evidence.trace.device, evidence.steps
+    chosen = (table.kind == ActivityKind.GRAPH) & (steps.activity_step != NONE)
+    counts = np.bincount(steps.activity_step[chosen], minlength=steps.count)
+    return counts.astype(np.int64)
 
 
 def _known(value: np.int64) -> int | None:
@@ -166,7 +175,7 @@ def figures_of(
         profiled_p90_ns=spread.p90 if spread and len(figures.rows) > 1 else None,
         n=len(figures.rows),
         dilation=round(profiled / unprofiled.median, 4) if unprofiled else None,
-        kernels=figures.per_step["kernels"],
+        kernels=None if whole_graphs(evidence)[figures.rows].any() else figures.per_step["kernels"],
         launches=figures.per_step["launches"] if has_calls else None,
         graph_launches=figures.per_step["graph_launches"] if has_calls else None,
         syncs=figures.per_step["syncs"] if has_calls else None,

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from decodeprof import units
+from decodeprof.analysis.intervals import union
 from decodeprof.diagnosis.context import unprofiled_step
-from decodeprof.model.diagnosis import BoundBy, Verdict
+from decodeprof.model.diagnosis import IDLE_CAUSES, BoundBy, Verdict
+from decodeprof.model.trace import ActivityKind
 
 if TYPE_CHECKING:
     from decodeprof.diagnosis.evidence import Evidence
@@ -25,6 +27,15 @@ if TYPE_CHECKING:
 # can be claimed.
 TRANSITION_SHARE = 0.10
 SYNC_SHARE = 0.5
+# More than half of something is "most of it".
+MOST_SHARE = 0.5
+_IDLE_WORDS = {
+    "sync": "it waits while the host is inside blocking calls",
+    "launch": "it waits while the host is inside the CUDA API",
+    "dispatch": "it waits while the host is inside framework operators",
+    "python": "it waits while the host runs Python",
+    "dependency": "it waits for another stream",
+}
 # Above this share of the roof, no rearrangement of kernels can win more than 1 / 0.6.
 ROOF_SHARE = 0.6
 
@@ -144,8 +155,34 @@ def without_steps(evidence: Evidence) -> Verdict:
         found = "no decode steps were found"
     return Verdict(
         bound_by="unknown",
-        sentence=f"Cannot tell per step: {found}. Over the whole window the GPU is busy {share}.",
+        sentence=f"Cannot tell per step: {found}. Over the whole window the GPU is busy {share}"
+        f"{_of_what(evidence, busy)}.",
     )
+
+
+def _of_what(evidence: Evidence, busy_ns: int) -> str:
+    """What fills most of a window's busy time, and most of its idle time; empty where nothing does.
+
+    Graphs of which only the whole is known say so: the device may have idled inside them.
+    """
+    trace, gaps = evidence.trace, evidence.gaps
+    assert gaps is not None
+    table = trace.device.take(trace.device.device == evidence.device)
+    told = ""
+    copies = table.kind == ActivityKind.COPY
+    copying_ns = union(table.start_ns[copies], table.end_ns[copies]).total_ns
+    if copying_ns > MOST_SHARE * busy_ns:
+        told += f", {units.share(copying_ns / busy_ns)} of that with copies"
+    if (table.kind == ActivityKind.GRAPH).any():
+        told += " (a graph counts as busy from its first node to its last: its inside is not known)"
+    idle = int((gaps.end_ns - gaps.start_ns).sum())
+    if not idle:
+        return told
+    causes = dict(zip(IDLE_CAUSES, gaps.causes_ns.sum(axis=0).tolist(), strict=True))
+    cause = max(causes, key=lambda name: causes[name])
+    if causes[cause] > MOST_SHARE * idle and cause in _IDLE_WORDS:
+        told += f"; {units.share(causes[cause] / idle)} of the rest {_IDLE_WORDS[cause]}"
+    return told
 
 
 def _was_timed(evidence: Evidence) -> bool:

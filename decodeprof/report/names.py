@@ -44,7 +44,7 @@ _TELLING = re.compile(
     r"|(?P<small>\w+)_functor|(?P<library>(cutlass|sm\d+|flash|Flash)\w+)"
 )
 # What runs on the device and is no kernel; its name is a phrase: "Memcpy HtoD (Pinned -> Device)".
-_COPIES = ("Memcpy", "Memset")
+_PHRASES = ("Memcpy", "Memset", "CUDA graph")
 # Generic kernels whose own name adds nothing to what they apply.
 _EMPTY_SHELLS = frozenset({"Kernel", "Kernel2", "device_kernel"})
 # Wrappers that only carry the telling part further in.
@@ -71,7 +71,7 @@ def short_kernel_name(name: str) -> str:
 
     A generic kernel is told apart by what it applies: ``vectorized_elementwise_kernel: add``.
     """
-    if name.startswith(_COPIES):
+    if name.startswith(_PHRASES):
         return name
     if name.startswith("_Z"):
         return _from_mangled(name)

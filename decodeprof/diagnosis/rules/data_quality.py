@@ -24,6 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from decodeprof import units
+from decodeprof.analysis.launches import captured_into_graphs
 from decodeprof.analysis.replay.errors import WITHHOLD_ABOVE_SHARE
 from decodeprof.diagnosis import gates, telling
 from decodeprof.diagnosis.context import HIGH_DILATION
@@ -96,7 +97,8 @@ def _trace(case: Case) -> list[Evidence]:
     if not {"device", "calls"} <= trace.captured:
         return []
     facts = []
-    calls = np.flatnonzero(np.isin(trace.calls.kind, _LAUNCHES))
+    launched = np.isin(trace.calls.kind, _LAUNCHES) & ~captured_into_graphs(trace)
+    calls = np.flatnonzero(launched)
     bare = int((~np.isin(calls, trace.device.call)).sum())
     if bare > MISSING_SHARE * max(len(calls), 1):
         facts.append(
