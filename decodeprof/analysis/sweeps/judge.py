@@ -1,0 +1,192 @@
+"""What does a whole sweep say: where are the crossings, and which side is today's workload on?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from decodeprof import units
+from decodeprof.analysis.sweeps.crossing import Ratio, crossing
+from decodeprof.analysis.sweeps.floors import Machine, launch_cost_ns, median, point_of
+from decodeprof.model.diagnosis import Range
+from decodeprof.model.sweep import BucketPlan, Crossing, Measured, Point, Prediction, Sweep
+
+PLATEAU = 1.1
+"""The eager curve has left its plateau when it stands this far above the host's time."""
+GRAPH_WORTH = 1.1
+"""A graph that gains less than a tenth is not worth its memory and its capture."""
+ROOF_SHARE = 0.6
+"""Of busy time that the larger of both roofs explains; the verdict's own threshold."""
+DRIFT_SHARE = 0.05
+"""A host that moved by more while it was measured blurs every crossing."""
+NO_GPU = (
+    "this ran on a CPU, which has no launch queue: it runs each operation when it is called, so "
+    "there is no device to wait for the host, and nothing to cross"
+)
+NOT_COUNTED = "no profile has counted the points' kernels and their time"
+NO_GAP = "the device's node gap was not measured"
+NO_ROOF = "the device's bandwidth and arithmetic rate were not measured"
+NO_GRAPH = "no graph was run"
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A sweep as it was measured.
+
+    Attributes:
+        again_ns: eager samples of the first point, measured again at the end.
+        today: the value at which the reader's workload stands.
+    """
+
+    subject: str
+    axis: str
+    device: str | None
+    torch: str
+    points: Sequence[Measured]
+    machine: Machine
+    today: int
+    again_ns: Sequence[int] = ()
+    prediction: Prediction | None = None
+    plans: Sequence[BucketPlan] = ()
+    caveats: Sequence[str] = field(default_factory=tuple)
+
+
+def judge(swept: Swept) -> Sweep:
+    """Derive every point's floors and find the crossings."""
+    measured = sorted(swept.points, key=lambda point: point.value)
+    cost = launch_cost_ns(measured, swept.machine)
+    points = [point_of(point, swept.machine, cost) for point in measured]
+    crossings = _crossings(swept, points, cost)
+    drift = _drift(measured, swept.again_ns)
+    return Sweep(
+        subject=swept.subject,
+        axis=swept.axis,
+        device=swept.device,
+        torch=swept.torch,
+        node_gap_ns=swept.machine.node_gap_ns,
+        bandwidth_bytes_per_s=swept.machine.bandwidth_bytes_per_s,
+        flops_per_s=swept.machine.flops_per_s,
+        launch_cost_ns=cost,
+        drift_share=drift,
+        today=swept.today,
+        points=points,
+        crossings=crossings,
+        sentence=sentence(swept, points, crossings[0]),
+        prediction=swept.prediction,
+        plans=list(swept.plans),
+        caveats=[*swept.caveats, *_caveats(drift)],
+    )
+
+
+def _crossings(swept: Swept, points: Sequence[Point], cost: Range | None) -> list[Crossing]:
+    on_gpu = swept.device is not None
+    floors = NOT_COUNTED if all(p.busy_ns is None for p in points) else NO_GAP
+
+    def spread(ratio: Callable[[Point], float | None]) -> list[Ratio]:
+        """A ratio to the host's time, in the range of what a launch costs."""
+        found = []
+        for point in points:
+            value = ratio(point)
+            if value is None:
+                continue
+            low = high = value
+            if cost is not None and cost.low:
+                low, high = value * cost.expected / cost.high, value * cost.expected / cost.low
+            found.append(Ratio(point.value, value, low, high))
+        return found
+
+    def exact(ratio: Callable[[Point], float | None]) -> list[Ratio]:
+        values = [(point.value, ratio(point)) for point in points]
+        return [Ratio(at, value, value, value) for at, value in values if value is not None]
+
+    why_no_host = floors if cost is None and any(p.device_ns is None for p in points) else ""
+    host_bound = spread(lambda p: _over(p.device_ns, p.host_ns))
+    if not host_bound and cost is None and any(p.device_ns is not None for p in points):
+        # No point waits for its host: the device decides from the first one on.
+        host_bound = [Ratio(p.value, 2.0, 2.0, 2.0) for p in points if p.device_ns is not None]
+    return [
+        crossing("floors", host_bound, why_unknown=why_no_host or floors if on_gpu else NO_GPU),
+        crossing(
+            "plateau",
+            spread(lambda p: _over(p.eager_ns, p.host_ns)),
+            threshold=PLATEAU,
+            why_unknown=floors if on_gpu else NO_GPU,
+        ),
+        crossing(
+            "roof",
+            exact(lambda p: _over(_roof(p), p.graph_busy_ns or p.busy_ns)),
+            threshold=ROOF_SHARE,
+            why_unknown=(NO_ROOF if all(_roof(p) is None for p in points) else NOT_COUNTED)
+            if on_gpu
+            else NO_GPU,
+        ),
+        crossing(
+            "graph_gain",
+            exact(lambda p: _over(p.graph_ns, p.eager_ns)),
+            threshold=1 / GRAPH_WORTH,
+            why_unknown=NO_GRAPH if on_gpu else NO_GPU,
+        ),
+    ]
+
+
+def sentence(swept: Swept, points: Sequence[Point], floors: Crossing) -> str:
+    """Which side today is on, and where the device's floor reaches the host's time."""
+    if floors.answer == "unknown":
+        return f"Cannot tell where launch-bound ends: {floors.reason}."
+    axis = swept.axis
+    today = next((point for point in points if point.value == swept.today), None)
+    side = _side(today, axis) if today is not None else ""
+    if floors.answer == "none":
+        last = floors.between[1] if floors.between else swept.today
+        return f"{side}The device does not reach the host's time up to {axis} {last:,}."
+    if floors.answer == "before":
+        first = floors.between[0] if floors.between else swept.today
+        return f"{side}The device takes longer than the host from {axis} {first:,} on."
+    assert floors.at is not None
+    return (
+        f"{side}The device needs as long as the host from {axis} {_rounded(floors.at)} on "
+        f"({_rounded(floors.low)} to {_rounded(floors.high)})."
+    )
+
+
+def _side(point: Point, axis: str) -> str:
+    if point.eager_ns is None or point.device_ns is None:
+        return ""
+    bound = point.host_ns is not None and point.device_ns < point.host_ns
+    return (
+        f"At {axis} {point.value:,} the eager step is "
+        f"{'launch-bound' if bound else 'device-bound'}: {units.time(point.eager_ns)}, of which "
+        f"the device needs {units.time(min(point.device_ns, point.eager_ns))}. "
+    )
+
+
+def _rounded(value: float | None) -> str:
+    """Two digits: a crossing is not known better."""
+    if value is None:
+        return units.UNKNOWN
+    digits = max(len(str(int(value))) - 2, 0)
+    return f"{round(value, -digits):,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _over(numerator: int | None, denominator: int | None) -> float | None:
+    return None if numerator is None or not denominator else numerator / denominator
+
+
+def _roof(point: Point) -> int | None:
+    known = [time for time in (point.bytes_ns, point.flops_ns) if time is not None]
+    return max(known) if known else None
+
+
+def _drift(points: Sequence[Measured], again_ns: Sequence[int]) -> float | None:
+    first = median(points[0].eager_ns) if points else None
+    again = median(again_ns)
+    return None if not first or again is None else again / first - 1
+
+
+def _caveats(drift: float | None) -> list[str]:
+    if drift is None or abs(drift) <= DRIFT_SHARE:
+        return []
+    return [
+        f"the first point took {units.share(abs(drift))} {'longer' if drift > 0 else 'less'} when "
+        "it was measured again at the end: the host's speed moved"
+    ]

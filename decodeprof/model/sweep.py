@@ -1,0 +1,149 @@
+"""A sweep along one axis, as measured and as judged: what its JSON holds.
+
+Times are integer nanoseconds; what is unknown is null, never 0.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from decodeprof.model.diagnosis import Range
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """One point as measured, nothing derived."""
+
+    value: int
+    """Where it stands on the axis."""
+    eager_ns: list[int] = []
+    """Step times without a profiler, launched kernel by kernel; each a mean over several steps."""
+    graph_ns: list[int] = []
+    """The same as one graph launch a step."""
+    tokens: int | None = None
+    """Real tokens that go into a step; padding is none."""
+    bytes: int | None = None
+    """What a step must read at least: weights once, and the valid keys and values."""
+    flops: int | None = None
+    """Multiply-adds counted as two."""
+    activities: float | None = None
+    """Kernels, copies and sets of an eager step."""
+    kernels: float | None = None
+    busy_ns: int | None = None
+    """Device busy in an eager step, from a profile."""
+    graph_busy_ns: int | None = None
+    """Device busy in a graph's step, from a profile."""
+    graph_activities: float | None = None
+    tklqt_ns: int | None = None
+    """Kernel start − start of its launch call, summed over an eager step's kernels."""
+    launch_ns: int | None = None
+    """Host time of one tiny launch beside this point: tells the host's drift."""
+    host_ns: int | None = None
+    """Host work of a step, where it was measured by itself."""
+    predicted_graph_ns: int | None = None
+    """What replay says a graph would take, where none was run."""
+    failed: str | None = None
+    """Why there is no point here."""
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One point, judged."""
+
+    value: int
+    eager_ns: int | None
+    graph_ns: int | None
+    predicted_graph_ns: int | None
+    kernels: float | None
+    busy_ns: int | None
+    graph_busy_ns: int | None
+    tklqt_ns: int | None
+    host_ns: int | None
+    """The host floor: what launching the step takes on this host."""
+    device_ns: int | None
+    """The device floor: busy + node gaps."""
+    bytes_ns: int | None
+    """Bytes ÷ the bandwidth measured."""
+    flops_ns: int | None
+    """FLOPs ÷ the arithmetic rate measured."""
+    exposed_launch_share: float | None
+    """Of the eager step: what is left when the device floor is taken away."""
+    mbu_share: float | None
+    """Bytes ÷ the faster of the two step times ÷ the bandwidth measured."""
+    mfu_share: float | None
+    """FLOPs ÷ the faster of the two step times ÷ the arithmetic rate measured."""
+    graph_gain: float | None
+    """Eager step ÷ graph step."""
+    tokens_per_s: float | None
+    """Of the faster of the two."""
+    failed: str | None
+
+
+Answer = Literal["at", "none", "before", "unknown"]
+
+
+class Crossing(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one curve meets another; "none" up to the last point is an answer, too."""
+
+    kind: Literal["floors", "plateau", "roof", "graph_gain"]
+    answer: Answer
+    """at: within the sweep; none: not up to the last point; before: passed at the first point."""
+    at: float | None = None
+    low: float | None = None
+    high: float | None = None
+    """Its interval: the host's own spread, and the points that enclose it where that is less."""
+    between: tuple[int, int] | None = None
+    """The points on either side of it; for "none" and "before" the last or first one twice."""
+    reason: str = ""
+    """Why it is unknown."""
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """The crossing of the floors as foreseen from the first point's profile alone."""
+
+    at: float | None
+    error_share: float | None
+    """(foreseen − measured) ÷ measured."""
+    device_ns: list[int] = []
+    """The device floor foreseen at each point."""
+    reason: str = ""
+
+
+class BucketPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What padding a live batch up to the next bucket costs."""
+
+    name: str
+    buckets: list[int]
+    time_share: float | None
+    """Device time spent beyond that of the live sizes themselves, over all of it."""
+    rows_share: float
+    """Padded rows ÷ all rows that run."""
+    step_ns: int | None
+    """Mean step over the histogram."""
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole sweep."""
+
+    subject: str
+    """What was swept, in words: "a decode step of the 0.6b shape"."""
+    axis: str
+    device: str | None
+    """Null: a CPU."""
+    torch: str
+    node_gap_ns: int | None
+    bandwidth_bytes_per_s: float | None
+    flops_per_s: float | None
+    launch_cost_ns: Range | None
+    """Host time of a step for each of its activities, over the points that are launch-bound."""
+    drift_share: float | None
+    """First point again at the end ÷ at the begin, − 1: how far the host's speed moved."""
+    today: int
+    """The value at which the reader's workload stands."""
+    points: list[Point]
+    crossings: list[Crossing]
+    sentence: str
+    """Which side today is on, and where the crossing lies."""
+    prediction: Prediction | None = None
+    plans: list[BucketPlan] = []
+    caveats: list[str] = []

@@ -1,0 +1,168 @@
+"""Crossings on curves whose truth is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from decodeprof.analysis.sweeps.crossing import Ratio, crossing
+from decodeprof.analysis.sweeps.floors import Machine
+from decodeprof.analysis.sweeps.judge import NO_GPU, ROOF_SHARE, Swept, judge
+from decodeprof.diagnosis import verdict
+from decodeprof.model.sweep import Crossing, Measured, Sweep
+
+GAP_NS = 400
+MACHINE = Machine(node_gap_ns=GAP_NS, bandwidth_bytes_per_s=4e12, flops_per_s=8e14)
+HOST_NS, NODES = 1_000_000, 100
+
+
+def point(value: int, busy_ns: int, **changes: object) -> Measured:
+    """A step of 100 kernels on a host that needs 10 µs for each."""
+    device = busy_ns + NODES * GAP_NS
+    fields: dict[str, object] = {
+        "value": value,
+        "eager_ns": [max(HOST_NS, device)],
+        "graph_ns": [device],
+        "tokens": value,
+        "bytes": 400_000_000,
+        "flops": 8_000_000 * value,
+        "activities": NODES,
+        "kernels": NODES,
+        "busy_ns": busy_ns,
+        "graph_busy_ns": busy_ns,
+        **changes,
+    }
+    return Measured(**fields)  # type: ignore[arg-type]
+
+
+def swept(*points: Measured, **changes: object) -> Sweep:
+    fields: dict[str, object] = {
+        "subject": "a step",
+        "axis": "batch",
+        "device": "a GPU",
+        "torch": "2",
+        "points": points,
+        "machine": MACHINE,
+        "today": 1,
+        **changes,
+    }
+    return judge(Swept(**fields))  # type: ignore[arg-type]
+
+
+def of(sweep: Sweep, kind: str) -> Crossing:
+    return next(found for found in sweep.crossings if found.kind == kind)
+
+
+def line(value: int) -> Measured:
+    """Its device floor is 20,000 ns × value: the host's time at 50, 1.1 × it at 55."""
+    return point(value, 20_000 * value - NODES * GAP_NS)
+
+
+def test_the_crossing_of_straight_lines_is_exact() -> None:
+    sweep = swept(*(line(value) for value in (4, 16, 32, 64, 128)))
+    assert sweep.launch_cost_ns is not None
+    assert sweep.launch_cost_ns.expected == 10_000
+    floors = of(sweep, "floors")
+    assert floors.answer == "at"
+    assert floors.at == pytest.approx(50)
+    assert floors.low == pytest.approx(50)
+    assert floors.high == pytest.approx(50)
+    assert floors.between == (32, 64)
+    # The eager curve bends at the crossing, between points: the line through them meets 1.1 late.
+    plateau = of(sweep, "plateau")
+    assert plateau.between == (32, 64)
+    assert plateau.at is not None
+    assert 32 < plateau.at < 64
+    assert sweep.sentence == ("The device needs as long as the host from batch 50 on (50 to 50).")
+
+
+def test_an_unsteady_host_widens_the_interval() -> None:
+    points = [line(value) for value in (4, 16, 32, 64, 128)]
+    points[0] = point(4, 40_000, eager_ns=[800_000])
+    points[1] = point(16, 280_000, eager_ns=[1_250_000])
+    floors = of(swept(*points), "floors")
+    assert floors.at == pytest.approx(50)
+    assert floors.low == pytest.approx(40)
+    # 62.5, were the host always as slow as at its slowest.
+    assert floors.high == pytest.approx(62.5)
+
+
+def test_none_up_to_the_last_point_is_an_answer() -> None:
+    sweep = swept(line(4), line(16))
+    assert of(sweep, "floors") == Crossing(kind="floors", answer="none", between=(16, 16))
+    assert sweep.sentence.endswith("The device does not reach the host's time up to batch 16.")
+
+
+def test_a_sweep_that_begins_beyond_the_crossing_says_so() -> None:
+    sweep = swept(line(128), line(256), today=128)
+    assert of(sweep, "floors").answer == "before"
+    assert sweep.launch_cost_ns is None
+    assert "device-bound" in sweep.sentence
+
+
+def test_today_stands_on_a_side() -> None:
+    sweep = swept(line(4), line(64), today=4)
+    assert sweep.sentence.startswith(
+        "At batch 4 the eager step is launch-bound: 1 ms, of which the device needs 80 µs. "
+    )
+
+
+def test_points_without_a_profile_are_not_judged() -> None:
+    points = [Measured(value=value, eager_ns=[HOST_NS]) for value in (1, 2)]
+    sweep = swept(*points)
+    assert {found.answer for found in sweep.crossings} == {"unknown"}
+    assert sweep.points[0].device_ns is None
+    assert sweep.points[0].exposed_launch_share is None
+
+
+def test_a_cpu_has_no_crossing() -> None:
+    sweep = swept(Measured(value=1, eager_ns=[HOST_NS]), device=None)
+    assert {found.reason for found in sweep.crossings} == {NO_GPU}
+    assert "a CPU" in sweep.sentence
+
+
+def test_a_failed_point_is_kept_and_left_out() -> None:
+    gone = Measured(value=96, failed="out of memory")
+    sweep = swept(line(4), line(32), line(64), gone)
+    assert of(sweep, "floors").at == pytest.approx(50)
+    assert sweep.points[-1].failed == "out of memory"
+
+
+def test_the_figures_of_a_point() -> None:
+    found = swept(line(4), line(64)).points[0]
+    assert (found.host_ns, found.device_ns, found.bytes_ns) == (HOST_NS, 80_000, 100_000)
+    assert found.exposed_launch_share == pytest.approx(0.92)
+    assert found.mbu_share == pytest.approx(100_000 / 80_000)
+    assert found.graph_gain == pytest.approx(12.5)
+    assert found.tokens_per_s == pytest.approx(4e9 / 80_000)
+
+
+def test_a_graph_is_worth_it_until_it_gains_less_than_a_tenth() -> None:
+    sweep = swept(line(4), line(32), line(64))
+    gain = of(sweep, "graph_gain")
+    assert gain.answer == "at"
+    assert gain.between == (32, 64)
+
+
+def test_the_roof_is_reached_where_bytes_explain_the_busy_time() -> None:
+    # 100 µs of bytes: 0.6 of a busy time of 167 µs.
+    sweep = swept(point(1, 400_000), point(2, 200_000), point(4, 100_000))
+    roof = of(sweep, "roof")
+    assert roof.between == (2, 4)
+    assert ROOF_SHARE == verdict.ROOF_SHARE
+
+
+def test_the_last_rise_counts() -> None:
+    values = [(1, 1.2), (2, 0.5), (4, 2.0)]
+    found = crossing("floors", [Ratio(at, y, y, y) for at, y in values])
+    assert found.between == (2, 4)
+    assert found.at == pytest.approx(2 * 2**0.5)
+
+
+def test_drift_is_said() -> None:
+    sweep = swept(line(4), line(64), again_ns=[1_100_000])
+    assert sweep.drift_share == pytest.approx(0.1)
+    assert sweep.caveats == [
+        "the first point took 10 % longer when it was measured again at the end: the host's speed "
+        "moved"
+    ]
+    assert swept(line(4), again_ns=[1_010_000]).caveats == []
