@@ -49,7 +49,7 @@ class Database:
         # Without `immutable` SQLite would write its shared-memory file beside a WAL database.
         uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
         try:
-            self._connection = sqlite3.connect(uri, uri=True)
+            self._connection = sqlite3.connect(uri, uri=True, timeout=0)
         except sqlite3.Error as error:
             raise InputError(f"cannot read `{path}`", why=str(error)) from None
         with self._told():

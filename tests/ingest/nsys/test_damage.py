@@ -1,0 +1,117 @@
+"""A file that is no whole export says so, and nothing is written to it or beside it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from decodeprof.diagnosis.pipeline import analyze_path
+from decodeprof.errors import InputError
+from decodeprof.ingest.read import read_trace
+from tests import write_nsys
+from tests.build import TraceBuilder
+from tests.scenarios import decode_loop
+from tests.write_nsys import as_nsys_sees
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Path:
+    return write_nsys.write(tmp_path / "report.sqlite", as_nsys_sees(decode_loop().build()))
+
+
+def refused(path: Path) -> InputError:
+    with pytest.raises(InputError) as caught:
+        analyze_path(path)
+    assert caught.value.hint
+    return caught.value
+
+
+@pytest.mark.parametrize("data", [b"", b"no database at all" * 20, b"SQLite format 2\x00"])
+def test_what_is_no_database(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "report.sqlite"
+    path.write_bytes(data)
+    assert refused(path).what == "`report.sqlite` is no SQLite database"
+
+
+def test_a_database_of_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "mail.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE letters (id INTEGER)")
+        database.commit()
+    error = refused(path)
+    assert error.what == "`mail.sqlite` is an SQLite database, but no export of Nsight Systems"
+    assert "its tables: letters" in error.why
+
+
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.9])
+def test_a_file_that_was_cut_short(export: Path, share: float) -> None:
+    data = export.read_bytes()
+    export.write_bytes(data[: int(len(data) * share)])
+    assert refused(export).what == "`report.sqlite` is damaged or cut short"
+
+
+def test_a_file_with_a_hole(export: Path) -> None:
+    data = bytearray(export.read_bytes())
+    data[4096:-4096] = bytes(len(data) - 8192)
+    export.write_bytes(bytes(data))
+    assert refused(export).what == "`report.sqlite` is damaged or cut short"
+
+
+def test_an_export_of_a_run_without_a_gpu(tmp_path: Path) -> None:
+    b = TraceBuilder()
+    with b.annotation("mine"):
+        b.work(1000)
+    path = write_nsys.write(tmp_path / "report.sqlite", as_nsys_sees(b.build()))
+    error = refused(path)
+    assert error.what == "`report.sqlite` holds no GPU activity"
+    assert "--trace=cuda" in error.hint
+
+
+def test_launches_without_kernels_are_no_idle_device(export: Path) -> None:
+    with closing(sqlite3.connect(export)) as database:
+        for kind in ("KERNEL", "MEMCPY"):
+            database.execute(f"DELETE FROM CUPTI_ACTIVITY_KIND_{kind}")
+        database.commit()
+    assert refused(export).what == "`report.sqlite` holds launches but no kernels"
+
+
+@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+def test_an_export_that_is_still_being_written(export: Path, mode: str) -> None:
+    with closing(sqlite3.connect(export)) as writer:
+        writer.execute(f"PRAGMA journal_mode={mode}")
+        # Pages that do not fit the cache are written before the end of the transaction.
+        writer.execute("PRAGMA cache_size=1")
+        writer.execute("CREATE TABLE more (text TEXT)")
+        writer.execute("BEGIN IMMEDIATE")
+        writer.executemany("INSERT INTO more VALUES (?)", (("x" * 5000,) for _ in range(50)))
+        assert refused(export).what == "`report.sqlite` is still being written"
+        writer.rollback()
+
+
+def test_an_export_that_somebody_has_locked(export: Path) -> None:
+    with closing(sqlite3.connect(export)) as writer:
+        writer.execute("PRAGMA journal_mode=OFF")
+        writer.execute("BEGIN EXCLUSIVE")
+        assert refused(export).what == "`report.sqlite` is still being written"
+        writer.rollback()
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+def test_nothing_changes_in_the_file_or_beside_it(export: Path, mode: str) -> None:
+    with closing(sqlite3.connect(export)) as database:
+        database.execute(f"PRAGMA journal_mode={mode}")
+    before, when = export.read_bytes(), export.stat().st_mtime_ns
+    assert len(read_trace(export).device)
+    assert export.read_bytes() == before
+    assert export.stat().st_mtime_ns == when
+    assert os.listdir(export.parent) == [export.name]
+
+
+def test_a_name_with_marks_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "a?mode=rw #100%.sqlite"
+    write_nsys.write(path, as_nsys_sees(decode_loop().build()))
+    assert len(read_trace(path).device)
