@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from decodeprof.cli.options import Output, PlainOption, debug_option, output_options
+from decodeprof.cli.pages import Page, check_page, page_options, write_page
 from decodeprof.cli.show import show_diagnosis
 
 
@@ -17,6 +18,7 @@ Examples:
   decodeprof analyze decodeprof-runs/generate-001
   decodeprof analyze trace.json.gz
   decodeprof analyze trace.json.gz --json > diagnosis.json
+  decodeprof analyze trace.json.gz --html trace.html
   decodeprof analyze report.sqlite --process 4711
 """,
 )
@@ -29,9 +31,10 @@ Examples:
     help="Of an nsys report that holds several processes, the one to take steps from; by default "
     "the one with the most GPU activity.",
 )
+@page_options
 @output_options
 @debug_option
-def command(*, path: Path, process: int | None, output: Output) -> None:
+def command(*, path: Path, process: int | None, output: Output, page: Page) -> None:
     """Report on PATH: a recording's directory, or a trace.
 
     A trace is torch.profiler's (.json or .json.gz), an SQLite export of nsys (.sqlite), or a
@@ -39,7 +42,12 @@ def command(*, path: Path, process: int | None, output: Output) -> None:
 
     It needs neither a GPU nor torch, and executes nothing from the trace. A trace holds no
     unprofiled run: its report gives no unprofiled step time, and says so.
+
+    The same report, with a timeline and charts, is written as a page that opens offline.
     """
     from decodeprof.diagnosis.pipeline import analyze_path
 
-    show_diagnosis(analyze_path(path, process=process).diagnosis, output)
+    check_page(page)
+    analyzed = analyze_path(path, process=process)
+    show_diagnosis(analyzed.diagnosis, output)
+    write_page(analyzed, path, page)

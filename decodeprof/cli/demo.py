@@ -9,6 +9,7 @@ import click
 import decodeprof
 from decodeprof.cli.errors import print_error
 from decodeprof.cli.options import Output, debug_option, output_options, say
+from decodeprof.cli.pages import Page, write_page
 from decodeprof.cli.recorded import record_and_diagnose
 from decodeprof.cli.show import show_diagnosis, show_view, write_data
 from decodeprof.errors import DecodeprofError, UsageError
@@ -97,8 +98,9 @@ def _stages(output: Output, *, recorded: bool) -> None:
 def _live(out: Path | None, output: Output) -> None:
     from decodeprof.capture import Job
 
-    directory, diagnosis = record_and_diagnose(Job(target=TARGET, budget_s=BUDGET_S), out=out)
-    show_diagnosis(diagnosis, output)
+    directory, analyzed = record_and_diagnose(Job(target=TARGET, budget_s=BUDGET_S), out=out)
+    show_diagnosis(analyzed.diagnosis, output)
+    write_page(analyzed, directory, Page())
     say(f"to see this again: decodeprof analyze {directory}")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from decodeprof.cli.options import Output, PlainOption, debug_option, output_options
+from decodeprof.cli.pages import Page, write_page
 from decodeprof.cli.recorded import record_and_diagnose
 from decodeprof.cli.show import show_diagnosis
 
@@ -121,6 +122,7 @@ def command(
         budget_s=budget_s,
         device=device,
     )
-    directory, diagnosis = record_and_diagnose(job, out=out)
-    show_diagnosis(diagnosis, output)
+    directory, analyzed = record_and_diagnose(job, out=out)
+    show_diagnosis(analyzed.diagnosis, output)
+    write_page(analyzed, directory, Page())
     click.echo(f"to see this again: decodeprof analyze {shlex.quote(str(directory))}", err=True)

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from decodeprof.cli.progress import shown_progress
 from decodeprof.errors import DecodeprofError
-from decodeprof.model.diagnosis import Diagnosis
 
 if typing.TYPE_CHECKING:
     from decodeprof.capture import Job
+    from decodeprof.diagnosis.pipeline import Analyzed
 
 RUNS = Path("decodeprof-runs")
 """Recordings of which the user did not say where they go."""
 
 
-def record_and_diagnose(job: Job, *, out: Path | None) -> tuple[Path, Diagnosis]:
-    """Record a job, write diagnosis.json into the recording, and give both.
+def record_and_diagnose(job: Job, *, out: Path | None) -> tuple[Path, Analyzed]:
+    """Record a job, write diagnosis.json into the recording, and give what was analysed.
 
     Raises:
         DecodeprofError: the target or the analysis failed; what had been recorded is kept, and
@@ -32,13 +32,13 @@ def record_and_diagnose(job: Job, *, out: Path | None) -> tuple[Path, Diagnosis]
     with shown_progress() as show:
         record(job, out=directory, progress=show)
     try:
-        diagnosis = analyze_path(directory).diagnosis
+        analyzed = analyze_path(directory)
     except DecodeprofError as error:
         kept = f"the recording is kept in `{directory}`"
         error.hint = f"{error.hint}\n{kept}" if error.hint else kept
         raise
-    write_whole(directory / DIAGNOSIS_FILE, diagnosis_json(diagnosis))
-    return directory, diagnosis
+    write_whole(directory / DIAGNOSIS_FILE, diagnosis_json(analyzed.diagnosis))
+    return directory, analyzed
 
 
 def _stem(target: str) -> str:

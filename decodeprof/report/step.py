@@ -42,6 +42,8 @@ _CAUSES: tuple[tuple[str, Style, str], ...] = (
     ("w", "dependency", "the next activity was queued and waited for another stream"),
     ("?", "unknown", "the capture does not say"),
 )
+CAUSE_KEYS: dict[str, str] = {cause: key for key, cause, _ in _CAUSES}
+"""The letter of each idle cause."""
 
 
 def step_section(diagnosis: Diagnosis) -> Section:
@@ -243,7 +245,7 @@ def _traffic(floors: Floors) -> Fact:
 
 
 # In the order of what is cheapest to try.
-_CHANGES = (
+CHANGES = (
     ("no_syncs", "no blocking calls"),
     ("cuda_graph", "one CUDA graph a step"),
     ("piecewise", "piecewise CUDA graphs"),
@@ -256,7 +258,7 @@ _CHANGES = (
 def what_if_section(diagnosis: Diagnosis) -> Section | None:
     """What each change would make of a step, from replay."""
     rows = []
-    for field, label in _CHANGES:
+    for field, label in CHANGES:
         what_if: WhatIf | None = getattr(diagnosis.what_if, field)
         if what_if is not None:
             rows.append(_what_if_row(diagnosis, what_if, label))
@@ -279,7 +281,7 @@ def what_if_section(diagnosis: Diagnosis) -> Section | None:
 def _what_if_row(diagnosis: Diagnosis, what_if: WhatIf, label: str) -> Row:
     step = what_if.step_ns
     time_kind = "in profiled time; " if what_if.in_profiled_time else ""
-    now = _step_now(diagnosis, what_if)
+    now = step_now(diagnosis, what_if)
     saved = "–" if now is None else units.time(max(0, now - step.expected))
     return Row(
         (line(label), line(units.time(step.expected)), line(interval(step)), line(saved)),
@@ -287,7 +289,8 @@ def _what_if_row(diagnosis: Diagnosis, what_if: WhatIf, label: str) -> Row:
     )
 
 
-def _step_now(diagnosis: Diagnosis, what_if: WhatIf) -> int | None:
+def step_now(diagnosis: Diagnosis, what_if: WhatIf) -> int | None:
+    """The step that a prediction is to be held against, in the prediction's own kind of time."""
     figures = diagnosis.step
     if figures is None:
         return None

@@ -1,0 +1,174 @@
+"""How near to the roof is each kernel? Achieved bandwidth over arithmetic intensity."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from decodeprof import units
+from decodeprof.model.charts import Charts, RoofPoint
+from decodeprof.report.html.scale import Tick, decades, log_share, percent
+from decodeprof.report.names import cleaned, short_kernel_name
+
+NS_PER_S = 1_000_000_000
+LARGEST_RADIUS = 22.0
+SMALLEST_RADIUS = 3.0
+LABELLED = 8
+"""Points with a number in the picture and a row below it: what they leave takes little time."""
+LOWEST_BYTES_PER_S = 1e9
+"""The axis ends here: what moves less than this hardly reads memory at all."""
+_NO_FLOPS_ROOM = 0.08
+"""Share of the width for kernels whose arithmetic is not counted."""
+
+
+@dataclass(frozen=True)
+class RoofDot:
+    """One kernel name."""
+
+    x: str
+    y: str
+    radius: str
+    family: str
+    number: int | None
+    """Its row below the picture; None: not among the longest."""
+    title: str
+
+
+@dataclass(frozen=True)
+class RoofRow:
+    """A labelled point's figures, as text."""
+
+    number: int
+    name: str
+    family: str
+    count: str
+    time: str
+    achieved: str
+    share: str
+
+
+@dataclass(frozen=True)
+class RoofPicture:
+    """Everything in percentages of the picture."""
+
+    dots: tuple[RoofDot, ...]
+    rows: tuple[RoofRow, ...]
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    roof_y: str
+    roof_label: str
+    slope: tuple[str, str, str, str] | None
+    """The falling part of the roof, x1 y1 x2 y2; None: the arithmetic rate is not known."""
+    ridge_label: str
+    left_room: str
+    known: str
+
+
+def roofline(charts: Charts) -> RoofPicture | None:
+    """The picture; None where no kernel's bytes are known."""
+    found = charts.roofline
+    if found is None:
+        return None
+    axes = _Axes.of(found.points, found.bandwidth_bytes_per_s, found.flops_per_s)
+    points = sorted(found.points, key=lambda p: (-p.time_ns, p.name))
+    longest = points[0].time_ns
+    numbers = {id(point): i for i, point in enumerate(points[:LABELLED], 1)}
+    dots = [
+        RoofDot(
+            x=percent(axes.x(_intensity(point))),
+            y=percent(axes.y(_rate(point))),
+            radius=_radius(point.time_ns / longest),
+            family=point.family,
+            number=numbers.get(id(point)),
+            title=f"{short_kernel_name(cleaned(point.name))}: {units.bandwidth(_rate(point))}, "
+            f"{units.time(point.time_ns)} a step",
+        )
+        # The longest last: they lie on top, with their numbers.
+        for point in reversed(points)
+    ]
+    return RoofPicture(
+        dots=tuple(dots),
+        rows=tuple(_row(numbers[id(p)], p, found.bandwidth_bytes_per_s) for p in points[:LABELLED]),
+        x_ticks=axes.x_ticks(),
+        y_ticks=axes.y_ticks(),
+        roof_y=percent(axes.y(found.bandwidth_bytes_per_s)),
+        roof_label=units.bandwidth(found.bandwidth_bytes_per_s),
+        slope=axes.slope(found.bandwidth_bytes_per_s, found.flops_per_s),
+        ridge_label="" if found.flops_per_s is None else f"{found.flops_per_s / 1e12:,.3g} TFLOP/s",
+        left_room=percent(_NO_FLOPS_ROOM),
+        known=units.share(found.known_time_share),
+    )
+
+
+def _intensity(point: RoofPoint) -> float:
+    return point.flops / point.bytes
+
+
+def _rate(point: RoofPoint) -> float:
+    return point.bytes * NS_PER_S / point.time_ns
+
+
+def _radius(share: float) -> str:
+    """Area is proportional to time, so that two half as long look like one."""
+    return f"{max(SMALLEST_RADIUS, LARGEST_RADIUS * math.sqrt(share)):.1f}"
+
+
+def _row(number: int, point: RoofPoint, bandwidth: float) -> RoofRow:
+    return RoofRow(
+        number=number,
+        name=short_kernel_name(cleaned(point.name)),
+        family=point.family,
+        count=units.count(point.count),
+        time=units.time(point.time_ns),
+        achieved=units.bandwidth(_rate(point)),
+        share=units.share(_rate(point) / bandwidth),
+    )
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """Two logarithmic axes; `x` leaves room on the left for what has no intensity."""
+
+    x_low: float
+    x_high: float
+    y_low: float
+    y_high: float
+
+    @staticmethod
+    def of(points: list[RoofPoint], bandwidth: float, flops: float | None) -> _Axes:
+        rates = [max(LOWEST_BYTES_PER_S, _rate(p)) for p in points]
+        intensities = [_intensity(p) for p in points if p.flops > 0] or [1.0]
+        ridge = flops / bandwidth if flops else 1.0
+        x = decades(min(0.1, *intensities), max(10.0, 2 * ridge, *intensities))
+        y = decades(min(1e10, *rates), max(bandwidth * 1.2, *rates))
+        return _Axes(x[0], x[-1], y[0], y[-1])
+
+    def x(self, intensity: float) -> float:
+        if intensity <= 0:
+            return _NO_FLOPS_ROOM / 2
+        share = log_share(intensity, self.x_low, self.x_high)
+        return _NO_FLOPS_ROOM + (1 - _NO_FLOPS_ROOM) * share
+
+    def y(self, bytes_per_s: float) -> float:
+        return 1 - log_share(max(bytes_per_s, self.y_low), self.y_low, self.y_high)
+
+    def x_ticks(self) -> tuple[Tick, ...]:
+        return tuple(
+            Tick(percent(self.x(v)), f"{v:,.12g}") for v in decades(self.x_low, self.x_high)
+        )
+
+    def y_ticks(self) -> tuple[Tick, ...]:
+        return tuple(
+            Tick(percent(self.y(v)), units.bandwidth(v)) for v in decades(self.y_low, self.y_high)
+        )
+
+    def slope(self, bandwidth: float, flops: float | None) -> tuple[str, str, str, str] | None:
+        if not flops:
+            return None
+        ridge = flops / bandwidth
+        return (
+            percent(self.x(ridge)),
+            percent(self.y(bandwidth)),
+            percent(self.x(self.x_high)),
+            percent(self.y(flops / self.x_high)),
+        )
