@@ -26,11 +26,19 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("traces") / "trace.json.gz", decode_loop().build())
 
 
-def test_the_report_goes_to_stdout_and_nothing_to_stderr(trace: Path, capsys: Capture) -> None:
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_report_goes_to_stdout_and_the_pages_place_to_stderr(
+    trace: Path, capsys: Capture
+) -> None:
     assert run(group, ["analyze", str(trace), "--width", "100"]) == 0
     captured = capsys.readouterr()
     assert captured.out == text(view(decodeprof.analyze(trace)), width=100)
-    assert captured.err == ""
+    assert captured.err == "page: decodeprof-runs/trace-001/report.html\n"
 
 
 def test_json_is_the_public_contract_and_nothing_else(trace: Path, capsysbinary: object) -> None:
