@@ -11,7 +11,7 @@ import contextlib
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 import torch
 
@@ -103,7 +103,14 @@ def sync_debug(collector: SyncCollector) -> Iterator[None]:
             torch.cuda.set_sync_debug_mode(before)
 
 
-def gpu_trace(collector: SyncCollector) -> None:
+class Notes(Protocol):
+    """Is told of each synchronisation."""
+
+    def note(self, kind: str) -> None:
+        """One is about to happen, from the place where it happens: stream | event | device."""
+
+
+def gpu_trace(collector: Notes) -> None:
     """Note every stream, event and device synchronisation from now on, for good."""
     # Imported before the switch is thrown: without it every call logs an error.
     import torch.cuda._gpu_trace as callbacks

@@ -1,0 +1,128 @@
+"""The pytest plugin: fixtures and markers that hold a test to few blocking calls and launches.
+
+pytest loads it by the package's entry point. Until a test uses it, it imports nothing but pytest.
+"""
+
+from __future__ import annotations
+
+import sys
+import typing
+from collections.abc import Generator
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+import pytest
+
+if typing.TYPE_CHECKING:
+    from decodeprof.testing.launches import max_launches as MaxLaunches
+    from decodeprof.testing.syncs import no_syncs as NoSyncs
+
+# The profiler comes first, so that what it does itself is not laid to the test.
+_MARKERS = {
+    "max_launches": "max_launches(limit, step=None): fail when the test, or with `step` each or "
+    "one of the steps that it marks with decodeprof.step(), launches more than that",
+    "no_syncs": "no_syncs(allow=0): fail when the test blocks the host more often than that",
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers."""
+    for text in _MARKERS.values():
+        config.addinivalue_line("markers", text)
+
+
+@pytest.fixture(name="no_syncs")
+def _no_syncs() -> type[NoSyncs]:
+    """`decodeprof.testing.no_syncs`; the test skips where blocking calls cannot be seen."""
+    _skip_unless_seen()
+    from decodeprof.testing.syncs import no_syncs
+
+    return no_syncs
+
+
+@pytest.fixture(name="max_launches")
+def _max_launches() -> type[MaxLaunches]:
+    """`decodeprof.testing.max_launches`; the test skips where launches cannot be counted."""
+    _skip_unless_seen()
+    from decodeprof.testing.launches import max_launches
+
+    return max_launches
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Check a marked test's arguments, and skip it before its fixtures do any work."""
+    if any(item.get_closest_marker(name) for name in _MARKERS):
+        _guards(item)
+        _skip_unless_seen()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Run a marked test under its guards: its own time alone, without its fixtures'."""
+    try:
+        with ExitStack() as stack:
+            for guard in _guards(item):
+                stack.enter_context(_WithoutTraceback(guard))
+            return (yield)
+    # Whatever it is goes on, but for a skip from within a test, which shows the test's place.
+    except BaseException as error:
+        loaded = sys.modules.get("decodeprof.testing.backend")
+        if loaded is not None and isinstance(error, loaded.CannotWatch):
+            raise _skipped(error) from None
+        raise
+
+
+class _WithoutTraceback:
+    """A guard whose own failure is its message alone: frames of this plugin tell nothing."""
+
+    def __init__(self, guard: AbstractContextManager[Any]) -> None:
+        self._guard = guard
+
+    def __enter__(self) -> None:
+        self._guard.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        from decodeprof.errors import DecodeprofError
+
+        try:
+            self._guard.__exit__(*raised)
+        except (AssertionError, DecodeprofError) as error:
+            if raised[1] is error:
+                raise
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
+def _guards(item: pytest.Item) -> list[AbstractContextManager[Any]]:
+    """What a test's markers ask for; the nearest marker of each name counts."""
+    guards: list[AbstractContextManager[Any]] = []
+    for name in _MARKERS:
+        marker = item.get_closest_marker(name)
+        if marker is not None:
+            guards.append(_guard(name, marker))
+    return guards
+
+
+def _guard(name: str, marker: pytest.Mark) -> AbstractContextManager[Any]:
+    from decodeprof.testing import max_launches, no_syncs
+
+    make: Any = {"no_syncs": no_syncs, "max_launches": max_launches}[name]
+    try:
+        guard: AbstractContextManager[Any] = make(*marker.args, **marker.kwargs)
+    except (TypeError, ValueError) as error:
+        pytest.fail(f"@pytest.mark.{name}: {error}", pytrace=False)
+    return guard
+
+
+def _skip_unless_seen() -> None:
+    from decodeprof.testing.backend import CannotWatch, backend
+
+    try:
+        backend()
+    except CannotWatch as error:
+        raise _skipped(error) from None
+
+
+def _skipped(error: BaseException) -> BaseException:
+    """A skip whose place is the test, and not the file that found out."""
+    return pytest.skip.Exception(str(error), _use_item_location=True)
