@@ -24,7 +24,12 @@ class Ratio:
 
 
 def crossing(
-    kind: str, ratios: Sequence[Ratio], *, threshold: float = 1.0, why_unknown: str = ""
+    kind: str,
+    ratios: Sequence[Ratio],
+    *,
+    threshold: float = 1.0,
+    bends: bool = False,
+    why_unknown: str = "",
 ) -> Crossing:
     """Find where a ratio rises to a threshold and stays there.
 
@@ -32,6 +37,8 @@ def crossing(
         kind: as in `Crossing`.
         ratios: by rising value; points that failed are left out.
         threshold: what is to be reached.
+        bends: the curve is no power of the axis where it crosses, as the larger of two curves is
+            none where they meet: the interval is then no finer than the points.
         why_unknown: the reason where there are no ratios.
     """
     ratios = sorted(ratios, key=lambda ratio: ratio.value)
@@ -49,12 +56,16 @@ def crossing(
     at = _between(ratios, below, [r.expected for r in ratios], threshold)
     early = _rise(ratios, [r.high for r in ratios], threshold)
     late = _rise(ratios, [r.low for r in ratios], threshold)
+    low = min(at, early if early is not None else ratios[0].value)
+    high = max(at, late if late is not None else ratios[-1].value)
+    if bends:
+        low, high = min(low, ratios[below].value), max(high, ratios[below + 1].value)
     return Crossing(
         kind=kind,  # type: ignore[arg-type]
         answer="at",
         at=at,
-        low=min(at, early if early is not None else ratios[0].value),
-        high=max(at, late if late is not None else ratios[-1].value),
+        low=low,
+        high=high,
         between=(ratios[below].value, ratios[below + 1].value),
     )
 

@@ -110,6 +110,7 @@ def _crossings(swept: Swept, points: Sequence[Point], cost: Range | None) -> lis
             "plateau",
             spread(lambda p: _over(p.eager_ns, p.host_ns)),
             threshold=PLATEAU,
+            bends=True,
             why_unknown=floors if on_gpu else NO_GPU,
         ),
         crossing(
@@ -124,6 +125,7 @@ def _crossings(swept: Swept, points: Sequence[Point], cost: Range | None) -> lis
             "graph_gain",
             exact(lambda p: _over(p.graph_ns, p.eager_ns)),
             threshold=1 / GRAPH_WORTH,
+            bends=True,
             why_unknown=NO_GRAPH if on_gpu else NO_GPU,
         ),
     ]

@@ -2,7 +2,7 @@
 
 A JSON object on stdin: ``{"spec": …, "done": {value: [kind, …]}, "seconds", "traces", "device"}``.
 One JSON object a line goes to stdout: ``{"device", "torch", "dtype"}`` first, and then the
-messages of `points.measure`.
+messages of `points.measure`; or ``{"refused": reason}`` where there is no such sweep.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ from decodeprof.reference.sweep.spec import SweepSpec
 def main() -> None:
     """Read the job, and say every point as soon as it is measured."""
     job = json.load(sys.stdin)
+    try:
+        spec = SweepSpec.from_json(job["spec"])
+    except ValueError as error:
+        _say({"refused": str(error)})
+        return
     wanted = job.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(wanted)
     _say(device_about(device))
@@ -31,7 +36,7 @@ def main() -> None:
         last_trace=bool(job.get("last_trace")),
     )
     done = {int(value): set(kinds) for value, kinds in job.get("done", {}).items()}
-    for message in measure(SweepSpec.from_json(job["spec"]), done, device=device, limits=limits):
+    for message in measure(spec, done, device=device, limits=limits):
         _say(message)
 
 

@@ -1,0 +1,168 @@
+"""What does a sweep's directory hold, and how is it read back?
+
+    sweep.jsonl      first what is swept and where, then one message a line, as each point ended
+    ceilings.json    what the GPU can do at best; not there on a CPU
+    sweep.json       the judged sweep
+    sweep.csv        its points
+
+A sweep of a user's own target holds a recording for each point instead, in a folder named by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from decodeprof.errors import InputError
+from decodeprof.model.sweep import Measured
+
+POINTS_FILE = "sweep.jsonl"
+CEILINGS_FILE = "ceilings.json"
+SWEEP_FILE = "sweep.json"
+CSV_FILE = "sweep.csv"
+
+Message = dict[str, Any]
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a device's ceilings that a sweep is held against."""
+
+    node_gap_ns: int | None = None
+    read_bytes_per_s: float | None = None
+    matmul_flops_per_s: float | None = None
+
+
+class _CeilingsFile(msgspec.Struct, frozen=True, kw_only=True):
+    device: str | None = None
+    ceilings: Rates = Rates()
+    problems: list[str] = []
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line: what is swept, and on what."""
+
+    device: str | None = None
+    torch: str = ""
+    dtype: str = ""
+    spec: dict[str, Any] = {}
+    """Of the reference decoder or the toy; empty for a target."""
+    target: str = ""
+    axis: str = ""
+    """Of a target: the argument that varies."""
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """A sweep's directory, read."""
+
+    about: About
+    messages: list[Message]
+
+    def done(self) -> dict[int, set[str]]:
+        """By value, the kinds of message about it."""
+        kinds: dict[int, set[str]] = {}
+        for message in self.messages:
+            kinds.setdefault(message["value"], set()).add(message["kind"])
+        return kinds
+
+
+def read(directory: Path) -> Stored:
+    """Read what was measured.
+
+    Raises:
+        InputError: there is no sweep, or a line of it is damaged.
+    """
+    path = directory / POINTS_FILE
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise InputError(
+            f"`{directory}` holds no sweep",
+            why=f"{POINTS_FILE}: {error.strerror}",
+            hint="decodeprof sweep --vary batch=1,2,4,8",
+        ) from None
+    messages = []
+    for number, line in enumerate(lines, 1):
+        try:
+            messages.append(msgspec.json.decode(line, type=Message))
+        except msgspec.DecodeError as error:
+            if number == len(lines) and number > 1:
+                break  # The run was cut off while it wrote this line; the point is measured again.
+            raise InputError(f"`{path}` is damaged", why=f"line {number}: {error}") from None
+    try:
+        about = msgspec.convert(messages[0] if messages else {}, About)
+        for message in messages[1:]:
+            if not isinstance(message["value"], int) or not isinstance(message["kind"], str):
+                raise TypeError("a value is a whole number, and a kind is text")
+    except (msgspec.ValidationError, KeyError, TypeError) as error:
+        raise InputError(f"`{path}` is damaged", why=str(error)) from None
+    return Stored(about=about, messages=messages[1:])
+
+
+def read_rates(directory: Path) -> tuple[Rates, list[str]]:
+    """The device's ceilings, and what of them could not be measured.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = directory / CEILINGS_FILE
+    if not path.is_file():
+        return Rates(), []
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_CeilingsFile)
+    except msgspec.DecodeError as error:
+        raise InputError(f"`{path}` is damaged", why=str(error)) from None
+    return found.ceilings, found.problems
+
+
+def measured_points(stored: Stored) -> list[Measured]:
+    """Put the messages about each point together.
+
+    Raises:
+        InputError: a message holds something else than a figure.
+    """
+    fields: dict[int, dict[str, Any]] = {}
+    for message in stored.messages:
+        point = fields.setdefault(message["value"], {"value": message["value"]})
+        point.update(_fields(message))
+    try:
+        return [msgspec.convert(point, Measured) for _, point in sorted(fields.items())]
+    except msgspec.ValidationError as error:
+        raise InputError(f"`{POINTS_FILE}` is damaged", why=str(error)) from None
+
+
+def again_ns(stored: Stored) -> list[int]:
+    """The first point's samples from the end of the run."""
+    return [
+        int(sample)
+        for message in stored.messages
+        if message["kind"] == "again"
+        for sample in message.get("eager_ns", [])
+    ]
+
+
+def _fields(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message's part of `Measured`."""
+    kind = message["kind"]
+    if kind == "failed":
+        return {"failed": message.get("reason")}
+    if kind == "timed":
+        kept = ("eager_ns", "graph_ns", "tokens", "flops", "launch_ns")
+        found = {name: message[name] for name in kept if name in message}
+        weights, cache = message.get("weight_bytes"), message.get("kv_bytes")
+        if weights is not None and cache is not None:
+            found["bytes"] = weights + cache
+        return found
+    if kind == "counted":
+        eager, graph = message["eager"], message["graph"]
+        return {
+            "activities": eager["activities"],
+            "kernels": eager["kernels"],
+            "busy_ns": eager["busy_ns"],
+            "tklqt_ns": eager["tklqt_ns"],
+            "graph_busy_ns": graph["busy_ns"],
+            "graph_activities": graph["activities"],
+        }
+    return {}

@@ -1,0 +1,132 @@
+"""How does a sweep's directory become a judged sweep?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from decodeprof.analysis.sweeps.floors import Machine
+from decodeprof.analysis.sweeps.judge import Swept, judge
+from decodeprof.analysis.sweeps.padding import plans as weighed_plans
+from decodeprof.cli.sweep_files import again_ns, measured_points, read, read_rates
+from decodeprof.cli.sweep_target import recorded
+from decodeprof.errors import InputError, UsageError
+from decodeprof.model.sweep import Sweep
+
+_UNSETTLED = (
+    "an eager step's profile held other numbers of activities in some steps: counts are means"
+)
+
+
+def judged(
+    directory: Path,
+    *,
+    today: int | None = None,
+    live: Mapping[int, int] | None = None,
+    plans: Sequence[Sequence[int]] = (),
+) -> Sweep:
+    """Read a sweep and judge it.
+
+    Args:
+        directory: holds it.
+        today: the value at which the reader's workload stands; none: the first.
+        live: how often each batch size is live.
+        plans: captured batch sizes to weigh beside the usual ones.
+
+    Raises:
+        InputError: there is no sweep, or it is damaged or empty.
+        UsageError: `today` is no point, or plans of buckets make no sense here.
+    """
+    swept = _of_target(directory) if read(directory).about.target else _of_reference(directory)
+    if today is not None:
+        values = [point.value for point in swept.points]
+        if today not in values:
+            raise UsageError(
+                f"`--today {today}` is no point of the sweep",
+                why=f"its points are {', '.join(map(str, values))}",
+            )
+        swept = replace(swept, today=today)
+    sweep = judge(swept)
+    if not live:
+        return sweep
+    if swept.axis != "batch":
+        raise UsageError("`--live` is for a sweep over batch", why=f"this one is over {swept.axis}")
+    times = {
+        point.value: time
+        for point in sweep.points
+        if (time := point.graph_ns or point.eager_ns) is not None
+    }
+    return judge(replace(swept, plans=weighed_plans(live, times, plans)))
+
+
+def _of_reference(directory: Path) -> Swept:
+    stored = read(directory)
+    rates, problems = read_rates(directory)
+    points = measured_points(stored)
+    if not points:
+        raise InputError(
+            f"`{directory}` holds no point yet", hint="run the sweep again: it goes on"
+        )
+    unsettled = any(
+        not message["eager"].get("settled", True)
+        for message in stored.messages
+        if message["kind"] == "counted"
+    )
+    spec = stored.about.spec
+    return Swept(
+        subject=_subject(spec, stored.about.dtype),
+        axis=str(spec.get("axis", "")),
+        device=stored.about.device,
+        torch=stored.about.torch,
+        points=points,
+        machine=Machine(rates.node_gap_ns, rates.read_bytes_per_s, rates.matmul_flops_per_s),
+        today=points[0].value,
+        again_ns=again_ns(stored),
+        caveats=[*problems, *([_UNSETTLED] if unsettled else [])],
+    )
+
+
+def _of_target(directory: Path) -> Swept:
+    about = read(directory).about
+    found = recorded(directory)
+    points = sorted(found.points, key=lambda point: point.value)
+    return Swept(
+        subject=about.target,
+        axis=about.axis,
+        device=found.device,
+        torch=found.torch,
+        points=points,
+        machine=found.machine,
+        today=points[0].value,
+    )
+
+
+def _subject(spec: Mapping[str, Any], dtype: str) -> str:
+    """What was swept, in words."""
+    axis = spec.get("axis")
+    if spec.get("phase") == "toy":
+        fixed = {
+            "layers": f"{spec.get('layers') or 32} × (matmul, SiLU, add)",
+            "width": f"of {spec.get('width') or 1024}²",
+            "batch": f"batch {spec.get('batch', 1)}",
+        }
+        return f"the toy: {_joined(fixed, axis)}, {dtype}"
+    what = "a prompt pass" if spec.get("phase") == "prefill" else "a decode step"
+    fixed = {
+        "batch": f"batch {spec.get('batch', 1)}",
+        "context": f"context {spec.get('context', 128)}",
+    }
+    if spec.get("phase") == "prefill":
+        fixed = {}
+    for name in ("layers", "width"):
+        if spec.get(name):
+            fixed[name] = f"{name} {spec[name]}"
+    kernels = " with fused kernels" if spec.get("fused") else ""
+    rest = _joined(fixed, axis)
+    return f"{what} of the {spec.get('shape')} shape{kernels}{', ' if rest else ''}{rest}, {dtype}"
+
+
+def _joined(fixed: Mapping[str, str], axis: object) -> str:
+    return ", ".join(text for name, text in fixed.items() if name != axis)

@@ -1,0 +1,172 @@
+"""How is a user's own target swept: one recording a value, each diagnosed like any other?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from decodeprof.analysis.sweeps.floors import Machine
+from decodeprof.cli.options import say
+from decodeprof.cli.recorded import record_and_diagnose
+from decodeprof.cli.sweep_files import POINTS_FILE, About, read
+from decodeprof.errors import DecodeprofError, InputError, UsageError
+from decodeprof.model.diagnosis import Diagnosis
+from decodeprof.model.sweep import Measured
+from decodeprof.recording import DIAGNOSIS_FILE, RECORDING_FILE, read_recording
+
+if TYPE_CHECKING:
+    from decodeprof.capture import Job
+
+
+@dataclass(frozen=True)
+class TargetSweep:
+    """A sweep of a target.
+
+    Attributes:
+        job: what all points share.
+        axis: the argument that varies.
+        values: that it takes.
+    """
+
+    job: Job
+    axis: str
+    values: tuple[int, ...]
+
+
+def run(sweep: TargetSweep, out: Path) -> None:
+    """Record and diagnose the points that `out` does not hold yet.
+
+    Raises:
+        UsageError: `out` holds something else, or the target was named wrongly.
+        DecodeprofError: the very first point failed: so would the others.
+    """
+    path = out / POINTS_FILE
+    if path.is_file():
+        _refuse_another(sweep, out)
+    elif out.is_dir() and any(out.iterdir()):
+        raise UsageError(
+            f"`{out}` exists and holds no sweep",
+            why="a sweep never writes among other files",
+            hint="name a new directory with `--out`, or leave `--out` away",
+        )
+    else:
+        out.mkdir(parents=True, exist_ok=True)
+        about = msgspec.to_builtins(About(target=sweep.job.target, axis=sweep.axis))
+        path.write_text(json.dumps(about) + "\n")
+    done = read(out).done()
+    for index, value in enumerate(sweep.values):
+        directory = out / f"{sweep.axis}_{value}"
+        if value in done or (directory / DIAGNOSIS_FILE).is_file():
+            continue
+        say(f"{sweep.axis} {value} ({index + 1} of {len(sweep.values)})")
+        try:
+            _record(sweep, value, directory)
+        except UsageError:
+            raise
+        except DecodeprofError as error:
+            if value == sweep.values[0]:
+                raise
+            say(f"{sweep.axis} {value} left out: {error.what}")
+            reason = f"{error.what}: {error.why.splitlines()[-1]}" if error.why else error.what
+            with path.open("a") as file:
+                file.write(json.dumps({"value": value, "kind": "failed", "reason": reason}) + "\n")
+
+
+def _record(sweep: TargetSweep, value: int, directory: Path) -> None:
+    if directory.exists():
+        raise UsageError(
+            f"`{directory}` holds half a recording",
+            why="an earlier run of this sweep was stopped while it recorded this point",
+            hint=f"remove `{directory}` and run the sweep again: it goes on from there",
+        )
+    job = msgspec.structs.replace(sweep.job, args=[*sweep.job.args, f"{sweep.axis}={value}"])
+    record_and_diagnose(job, out=directory)
+
+
+def _refuse_another(sweep: TargetSweep, out: Path) -> None:
+    about = read(out).about
+    if (about.target, about.axis) != (sweep.job.target, sweep.axis):
+        raise UsageError(
+            f"`{out}` holds another sweep",
+            why=f"it varies `{about.axis or about.spec.get('axis')}` of "
+            f"`{about.target or 'the reference'}`",
+            hint="name another directory with `--out`",
+        )
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The points of a target's sweep, as their diagnoses say."""
+
+    points: list[Measured]
+    machine: Machine
+    device: str | None
+    torch: str
+
+
+def recorded(out: Path) -> Recorded:
+    """Read every point's diagnosis.
+
+    Raises:
+        InputError: there is none, or one is damaged.
+    """
+    stored = read(out)
+    axis = stored.about.axis
+    points = [
+        Measured(value=message["value"], failed=str(message.get("reason")))
+        for message in stored.messages
+        if message["kind"] == "failed"
+    ]
+    machine, device, torch = Machine(None, None, None), None, ""
+    for directory in sorted(out.glob(f"{axis}_*")):
+        value = directory.name.rpartition("_")[2]
+        if not value.isdigit() or not (directory / DIAGNOSIS_FILE).is_file():
+            continue
+        diagnosis = _diagnosis(directory)
+        points.append(point_of(diagnosis, int(value)))
+        if (directory / RECORDING_FILE).is_file():
+            recording = read_recording(directory)
+            device = recording.device.name if recording.device else None
+            torch = recording.environment.torch
+        if diagnosis.floors is not None:
+            machine = _machine(diagnosis)
+    if not points:
+        raise InputError(f"`{out}` holds no point yet", hint="run the sweep again: it goes on")
+    return Recorded(points, machine, device, torch)
+
+
+def point_of(diagnosis: Diagnosis, value: int) -> Measured:
+    """What a diagnosis says of its decode step."""
+    step, floors = diagnosis.step, diagnosis.floors
+    eager = step.unprofiled_ns.median if step and step.unprofiled_ns else None
+    what_if = diagnosis.what_if.cuda_graph
+    return Measured(
+        value=value,
+        eager_ns=[] if eager is None else [eager],
+        activities=step.kernels if step else None,
+        kernels=step.kernels if step else None,
+        busy_ns=step.busy_ns if step else None,
+        bytes=floors.bytes if floors else None,
+        flops=floors.flops if floors else None,
+        host_ns=floors.host_ns if floors else None,
+        predicted_graph_ns=what_if.step_ns.expected if what_if else None,
+    )
+
+
+def _machine(diagnosis: Diagnosis) -> Machine:
+    floors = diagnosis.floors
+    assert floors is not None
+    rate = floors.flops / floors.flops_ns * 1e9 if floors.flops and floors.flops_ns else None
+    return Machine(floors.node_gap_ns, floors.bandwidth_bytes_per_s, rate)
+
+
+def _diagnosis(directory: Path) -> Diagnosis:
+    path = directory / DIAGNOSIS_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Diagnosis)
+    except (OSError, msgspec.DecodeError) as error:
+        raise InputError(f"`{path}` is damaged", why=str(error)) from None

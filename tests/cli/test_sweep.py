@@ -1,0 +1,232 @@
+"""A sweep from the command line: run, stopped, gone on with, shown, and refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decodeprof.cli import group, sweep_run
+from decodeprof.cli.errors import run
+from decodeprof.cli.sweep_files import CEILINGS_FILE, CSV_FILE, POINTS_FILE, SWEEP_FILE
+
+Capture = pytest.CaptureFixture[str]
+SAMPLES = [100, 100, 100]
+SPEC: dict[str, Any] = {"phase": "decode", "axis": "batch", "values": [1, 2, 64], "shape": "0.6b"}
+ABOUT = {"spec": SPEC, "device": "NVIDIA H200", "torch": "2.11", "dtype": "bfloat16"}
+NS = 1_000
+
+
+def point(value: int, busy_ns: int) -> list[dict[str, Any]]:
+    """100 kernels that the host launches at 10 µs each."""
+    device = busy_ns + 100 * 400
+    counts = {"activities": 100.0, "kernels": 100.0, "busy_ns": busy_ns, "settled": True}
+    return [
+        {
+            "value": value, "kind": "timed", "tokens": value, "weight_bytes": 4_000_000,
+            "kv_bytes": 1_000 * value, "flops": 8_000_000 * value,
+            "eager_ns": [max(1_000_000, device)], "graph_ns": [device], "launch_ns": 9_000,
+        },
+        {
+            "value": value, "kind": "counted",
+            "eager": {**counts, "tklqt_ns": 600_000}, "graph": {**counts, "tklqt_ns": None},
+        },
+    ]  # fmt: skip
+
+
+def write(directory: Path, *messages: dict[str, Any]) -> Path:
+    directory.mkdir()
+    lines = [json.dumps(message) for message in messages]
+    (directory / POINTS_FILE).write_text("\n".join(lines) + "\n")
+    return directory
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    out = write(
+        tmp_path / "recorded",
+        ABOUT,
+        *point(1, 60_000),
+        *point(2, 60_000),
+        {"value": 64, "kind": "failed", "reason": "out of memory: CUDA out of memory"},
+        *point(32, 1_960_000),
+        {"value": 1, "kind": "again", "eager_ns": [1_000_000]},
+    )
+    rates = {"node_gap_ns": 400, "read_bytes_per_s": 4e12, "matmul_flops_per_s": 8e14}
+    (out / CEILINGS_FILE).write_text(json.dumps({"device": "NVIDIA H200", "ceilings": rates}))
+    return out
+
+
+def test_a_recorded_sweep_is_shown(recorded: Path, capsys: Capture) -> None:
+    before = sorted(path.name for path in recorded.iterdir())
+    assert run(group, ["sweep", "--show", str(recorded), "--width", "120"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "At batch 1 the eager step is launch-bound" in out
+    assert "left out: out of memory: CUDA out of memory" in out
+    # 0.1 ms at batch 2, 2 ms at 32: the power between them reaches 1 ms at 16.8.
+    assert "batch 17 (17 to 17), between points 2 and 32" in out
+    assert sorted(path.name for path in recorded.iterdir()) == before
+
+
+def test_as_json_and_as_csv_it_is_the_same(recorded: Path, capsys: Capture) -> None:
+    assert run(group, ["sweep", "--show", str(recorded), "--json"]) == 0
+    sweep = json.loads(capsys.readouterr().out)
+    assert run(group, ["sweep", "--show", str(recorded), "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["batch"] for row in rows] == ["1", "2", "32", "64"]
+    for row, found in zip(rows, sweep["points"], strict=True):
+        assert row["device_ns"] == ("" if found["device_ns"] is None else str(found["device_ns"]))
+    assert sweep["crossings"][0]["at"] == pytest.approx(2 * 16 ** (1 - 0.2313), rel=0.01)
+
+
+def test_plans_of_buckets_are_weighed(recorded: Path, capsys: Capture) -> None:
+    arguments = ["sweep", "--show", str(recorded), "--live", "1:1,32:1", "--buckets", "32"]
+    assert run(group, arguments) == 0
+    out = capsys.readouterr().out
+    # Half of the steps take 2 ms in place of 0.1 ms.
+    assert "as asked" in out
+    assert "48 %" in out
+
+
+@pytest.mark.parametrize("width", ["40", "80"])
+def test_it_fits_a_narrow_terminal(recorded: Path, capsys: Capture, width: str) -> None:
+    assert run(group, ["sweep", "--show", str(recorded), "--width", width]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= max(int(width), 110)
+
+
+def test_the_reference_is_swept_and_gone_on_with(tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "out"
+    common = ["--layers", "2", "--width-of-model", "16", "--device", "cpu", "--out", str(out)]
+    assert run(group, ["sweep", "toy", "--vary", "batch=1,2", *common]) == 0
+    first = (out / POINTS_FILE).read_text()
+    shown = capsys.readouterr().out
+    assert "on a CPU" in shown
+    assert "none can be told: this ran on a CPU" in shown
+    assert {path.name for path in out.iterdir()} == {POINTS_FILE, SWEEP_FILE, CSV_FILE}
+    # As if it had been cut off while it wrote the next line.
+    (out / POINTS_FILE).write_text(first + '{"value": 4, "kind": "tim')
+    assert run(group, ["sweep", "toy", "--vary", "batch=1,2,4", *common]) == 0
+    second = (out / POINTS_FILE).read_text()
+    assert second.startswith(first)
+    assert [json.loads(line)["value"] for line in second[len(first) :].splitlines()] == [4]
+
+
+SCRIPT = """
+import torch
+model = torch.nn.Sequential(torch.nn.Embedding(50, 16), torch.nn.Linear(16, 50)).eval()
+@torch.inference_mode()
+def generate(batch=1, new_tokens=24):
+    if batch > 2:
+        raise MemoryError("too large")
+    tokens = torch.zeros(batch, dtype=torch.int64)
+    made = []
+    for _ in range(new_tokens):
+        tokens = model(tokens).argmax(-1)
+        made.append(int(tokens[0]))
+    return made
+"""
+
+
+def test_a_target_is_swept_by_its_argument(tmp_path: Path, capsys: Capture) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    out = tmp_path / "out"
+    arguments = ["sweep", f"{script}:generate", "--vary", "batch=1,3", "--out", str(out)]
+    assert run(group, [*arguments, "--device", "cpu"]) == 0
+    captured = capsys.readouterr()
+    assert "too large" in captured.out
+    assert (out / "batch_1" / "recording.json").is_file()
+    sweep = json.loads((out / SWEEP_FILE).read_bytes())
+    assert [point["value"] for point in sweep["points"]] == [1, 3]
+    assert sweep["points"][0]["eager_ns"] > 0
+    assert "too large" in sweep["points"][1]["failed"]
+    assert run(group, [*arguments, "--device", "cpu"]) == 0
+    assert "batch 1 (1 of 2)" not in capsys.readouterr().err
+
+
+def test_a_child_that_crashes_leaves_what_it_said(tmp_path: Path, capsys: Capture) -> None:
+    said = [{"device": None, "torch": "2", "dtype": "float32"}, point(1, NS)[0]]
+    program = "\n".join(["import os", *(f"print({json.dumps(m)!r}, flush=True)" for m in said),
+                         "os.abort()"])  # fmt: skip
+    command = (sweep_run.sys.executable, "-c", program)
+    wanted = sweep_run.Wanted(spec=SPEC)
+    with pytest.raises(sweep_run.DecodeprofError, match="stopped before its end") as caught:
+        sweep_run.run(wanted, tmp_path / "out", command=command)
+    assert "goes on" in caught.value.hint
+    assert run(group, ["sweep", "--show", str(tmp_path / "out"), "--csv"]) == 0
+    assert capsys.readouterr().out.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "what is to be varied?"),
+        (["--vary", "batch"], "names nothing to vary"),
+        (["--vary", "batch=1,x"], "`x` is none"),
+        (["--vary", "batch=1,0"], "`0` is none"),
+        (["--vary", "batch=1,1"], "a value twice"),
+        (["--show", "x", "--vary", "batch=1"], "`--show` runs nothing"),
+        (["--vary", "batch=1", "--arg", "x=1"], "`--arg` is for a target"),
+        (["--vary", "batch=1", "--csv", "--json"], "`--csv` does not go with `--json`"),
+        (["--vary", "heads=1"], "`heads` is no axis of decode"),
+        (["--vary", "batch=1", "--shape", "7b"], "there is no shape `7b`"),
+    ],
+)
+def test_what_was_asked_wrongly_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, arguments: list[str],
+    problem: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert run(group, ["sweep", *arguments]) == 2
+    assert problem in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--today", "3"], "`--today 3` is no point"),
+        (["--live", "1"], "is no histogram"),
+        (["--live", "1:1,1:2"], "the size 1 twice"),
+        (["--buckets", "1"], "`--buckets` needs `--live`"),
+        (["--live", "9:1", "--buckets", "8"], "a live batch of 9 fits no bucket"),
+    ],
+)
+def test_questions_that_make_no_sense_are_refused(
+    recorded: Path, capsys: Capture, arguments: list[str], problem: str
+) -> None:
+    assert run(group, ["sweep", "--show", str(recorded), *arguments]) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_another_sweep_is_not_written_over(recorded: Path, capsys: Capture) -> None:
+    before = (recorded / POINTS_FILE).read_bytes()
+    vary = ["sweep", "--vary", "batch=1,2", "--out", str(recorded)]
+    assert run(group, [*vary, "--shape", "8b"]) == 2
+    assert "holds another sweep" in capsys.readouterr().err
+    assert run(group, ["sweep", "s.py:f", *vary[1:]]) == 2
+    assert "holds another sweep" in capsys.readouterr().err
+    assert (recorded / POINTS_FILE).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "",
+        "no json\n",
+        '{"device": 3}\n',
+        '{"torch": "2"}\n{"value": "x", "kind": "timed"}\n',
+        '{"torch": "2"}\n{"value": 1}\n',
+        '{"torch": "2"}\n{"value": 1, "kind": "timed", "eager_ns": "fast"}\n',
+        '{"torch": "2"}\nno json\n{"value": 1, "kind": "failed"}\n',
+    ],
+)
+def test_a_damaged_sweep_is_no_traceback(tmp_path: Path, capsys: Capture, lines: str) -> None:
+    (tmp_path / POINTS_FILE).write_text(lines)
+    assert run(group, ["sweep", "--show", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert "damaged" in error or "holds no point yet" in error
