@@ -12,29 +12,31 @@ from importlib import import_module
 if typing.TYPE_CHECKING:
     import os
 
+    from decodeprof.api.result import Result
     from decodeprof.mark import step
-    from decodeprof.model.diagnosis import Diagnosis
 
 __version__ = "0.1.0"
 
 __all__ = ["__version__", "analyze", "step"]
 
 
-def analyze(path: str | os.PathLike[str]) -> Diagnosis:
-    """Diagnose a recording or a torch trace, as ``decodeprof analyze`` does.
+def analyze(path: str | os.PathLike[str]) -> Result:
+    """Diagnose a recording or a trace, as ``decodeprof analyze`` does.
 
     Args:
-        path: a recording's directory, or a torch.profiler trace (.json or .json.gz).
+        path: a recording's directory, or a trace file.
+
+    Returns:
+        The diagnosis, which also gives tables and timelines, and shows itself in a notebook.
 
     Raises:
-        decodeprof.errors.InputError: the file is missing, is no trace, or holds nothing to analyse.
+        decodeprof.errors.DecodeprofError: the file is missing, is no trace, or holds nothing to
+            analyse.
     """
-    from pathlib import Path
-
-    # Named by text: the analysis lies above the layers that may import this package's root.
-    pipeline = import_module("decodeprof.diagnosis.pipeline")
-    diagnosis: Diagnosis = pipeline.analyze_path(Path(path)).diagnosis
-    return diagnosis
+    # Named by text: it lies above the layers that may import this package's root.
+    api = import_module("decodeprof.api.analyze")
+    result: Result = api.analyze(path)
+    return result
 
 
 def __getattr__(name: str) -> typing.Any:

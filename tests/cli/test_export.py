@@ -92,3 +92,30 @@ def test_a_place_that_cannot_be_written_is_an_error(trace: Path, capsys: Capture
 def test_no_format_is_an_error(trace: Path, capsys: Capture) -> None:
     assert run(group, ["export", str(trace)]) == 2
     assert capsys.readouterr().err.startswith("error: no format was named\n")
+
+
+def test_tables_go_into_a_folder_of_their_own(trace: Path, capsys: Capture) -> None:
+    assert run(group, ["export", str(trace), "--csv", "--parquet"]) == 0
+    captured = capsys.readouterr()
+    names = ["steps", "gaps", "syncs", "kernels", "what_ifs", "findings"]
+    files = [f"trace-tables/{name}.{end}" for end in ("csv", "parquet") for name in names]
+    assert (captured.out.splitlines(), captured.err) == (files, "")
+    assert sorted(str(path) for path in Path("trace-tables").iterdir()) == sorted(files)
+    header = Path("trace-tables/gaps.csv").read_text().splitlines()[0]
+    assert header.startswith("device,step,start_ns,length_ns,largest_cause,sync_ns,launch_ns")
+    assert run(group, ["export", str(trace), "--csv"]) == 2
+    assert "`--force` replaces it" in capsys.readouterr().err
+    assert run(group, ["export", str(trace), "--csv", "--force"]) == 0
+
+
+def test_one_place_cannot_take_a_file_and_a_folder(trace: Path, capsys: Capture) -> None:
+    arguments = ["export", str(trace), "--csv", "--perfetto"]
+    assert run(group, [*arguments, "--out", "x"]) == 2
+    assert "`--out` names one place" in capsys.readouterr().err
+    assert run(group, arguments) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "trace.pftrace"
+
+
+def test_steps_are_of_the_timeline_alone(trace: Path, capsys: Capture) -> None:
+    assert run(group, ["export", str(trace), "--csv", "--steps", "1:2"]) == 2
+    assert "`--steps` is of the timeline alone" in capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""decodeprof for Python programs and notebooks: what the package's root offers under its names."""
