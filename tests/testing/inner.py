@@ -1,18 +1,17 @@
-"""Runs pytest on a test file of its own, with the plugin loaded as an installed package's is."""
+"""Runs pytest on a test file of its own, with the plugin of this checkout."""
 
 from __future__ import annotations
-
-from importlib.metadata import entry_points
 
 import pytest
 
 MODULE = "decodeprof.testing.plugin"
+ENTRY_POINT = "decodeprof"
 
 
 def arguments() -> list[str]:
-    """What an inner run needs: nothing, where the package's entry point is installed."""
-    installed = any(point.value == MODULE for point in entry_points(group="pytest11"))
-    plugin = [] if installed else ["-p", MODULE]
+    """What an inner run needs, whether or not the package is installed with its entry point."""
+    # Loaded twice, under two names, pytest refuses it.
+    plugin = ["-p", f"no:{ENTRY_POINT}", "-p", MODULE]
     return [*plugin, "-p", "no:cacheprovider", "-rs", "--strict-markers", "-W", "error"]
 
 

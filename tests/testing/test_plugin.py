@@ -13,7 +13,7 @@ from decodeprof.capture.places import Frame
 from decodeprof.testing import backend as backends
 from decodeprof.testing import launches, syncs
 from decodeprof.testing.backend import Blocked, Profiled
-from tests.testing.inner import MODULE, arguments, passed_in
+from tests.testing.inner import ENTRY_POINT, MODULE, arguments, passed_in
 from tests.testing.test_launches import marked_steps
 from tests.write_kineto import write
 
@@ -27,7 +27,7 @@ def without_cuda() -> bool:
 
 def test_the_package_names_the_plugin_as_pytest_looks_for_it() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["pytest11"] == {"decodeprof": MODULE}
+    assert project["entry-points"]["pytest11"] == {ENTRY_POINT: MODULE}
 
 
 def test_until_it_is_used_it_imports_nothing(pytester: pytest.Pytester) -> None:
