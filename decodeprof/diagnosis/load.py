@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,8 +51,10 @@ def load(path: Path, *, process: int | None = None) -> Loaded:
             busiest.
 
     Raises:
+        UsageError: there is nothing at the path, or no file that can be read twice.
         InputError: there is nothing that can be analysed.
     """
+    _must_be_a_file(path)
     if path.name == RECORDING_FILE and path.is_file():
         path = path.parent
     if not path.is_dir():
@@ -108,6 +111,31 @@ def _has_one_process(process: int | None, path: Path) -> None:
             f"`--process` does not apply to `{path}`",
             why="it is of one process; only an nsys report can hold several",
         )
+
+
+def _must_be_a_file(path: Path) -> None:
+    """Refuse what is not there, and what a read would wait on for ever: a pipe, a device."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"there is no file `{path}`") from None
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`", why=str(error.strerror)) from None
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = next((name for is_kind, name in _SPECIAL if is_kind(mode)), "a special file")
+        raise UsageError(
+            f"`{path}` is {kind}, no file or folder",
+            why="a trace is read from its beginning more than once",
+            hint="write it to a file, and name that",
+        )
+
+
+_SPECIAL = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a character device"),
+    (stat.S_ISBLK, "a block device"),
+)
 
 
 def _must_hold_timing(recording: Recording, path: Path) -> None:

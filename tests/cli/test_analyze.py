@@ -63,11 +63,43 @@ def test_the_budget_of_a_step_sums_to_it(trace: Path) -> None:
 
 def test_a_missing_file_is_an_error_with_a_reason(tmp_path: Path, capsys: Capture) -> None:
     missing = tmp_path / "missing.json"
-    assert run(group, ["analyze", str(missing)]) == 1
+    assert run(group, ["analyze", str(missing)]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith(f"error: there is no file `{missing}`\n")
     assert "Traceback" not in captured.err
     assert captured.out == ""
+
+
+def test_what_is_missing_is_asked_wrongly_in_every_command(tmp_path: Path, capsys: Capture) -> None:
+    missing = str(tmp_path / "missing.py")
+    for arguments in (
+        ["analyze", missing],
+        ["compare", missing, missing],
+        ["check", missing, "--max-syncs", "1"],
+        ["diagnose", f"{missing}:generate"],
+    ):
+        assert run(group, arguments) == 2, arguments
+        assert capsys.readouterr().err.startswith(f"error: there is no file `{missing}`\n")
+
+
+def test_a_pipe_is_refused_and_not_waited_on(tmp_path: Path, capsys: Capture) -> None:
+    pipe = tmp_path / "trace.json"
+    os.mkfifo(pipe)
+    assert run(group, ["analyze", str(pipe)]) == 2
+    assert capsys.readouterr().err == (
+        f"error: `{pipe}` is a pipe, no file or folder\n"
+        "  a trace is read from its beginning more than once\n"
+        "hint: write it to a file, and name that\n"
+    )
+    assert run(group, ["analyze", "/dev/null"]) == 2
+    assert "is a character device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "trace.json/below"])
+def test_a_name_that_cannot_be_a_file(name: str, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "trace.json").write_text("{}")
+    assert run(group, ["analyze", str(tmp_path / name)]) == 2
+    assert "unforeseen" not in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_trace_is_an_error(tmp_path: Path, capsys: Capture) -> None:

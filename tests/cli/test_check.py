@@ -71,6 +71,11 @@ def test_exit_codes(limits: list[str], code: int, trace: Path, capsys: Capture) 
     assert bool(captured.out) == (code in (0, 3, 4))
 
 
+def test_a_missing_file_is_asked_wrongly(capsys: Capture) -> None:
+    assert run(group, ["check", "nothing.json", "--max-syncs", "1"]) == 2
+    assert capsys.readouterr().err.startswith("error: there is no file `nothing.json`\n")
+
+
 def test_json_holds_every_answer(trace: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     limits = ["--max-syncs", "0", "--min-mbu", "0.5", "--json"]
     assert run(group, ["check", str(trace), *limits]) == 3
