@@ -37,8 +37,16 @@ _PHASE_TEXTS = {
 }
 
 
-def main() -> None:
-    """Read the order, do it, and say how it went."""
+Work = Callable[[Order, Spec, Channel, Places], Finished | Failed]
+"""What a child does with its order."""
+
+
+def main(work: Work | None = None) -> None:
+    """Read the order, do it, and say how it went.
+
+    Args:
+        work: what is done; None: a recording is made.
+    """
     channel = Channel(int(sys.argv[1]))
     channel.prepare_process()
     _report_own_errors(channel)
@@ -53,7 +61,7 @@ def main() -> None:
     folder = spec.path.resolve().parent if spec.path is not None else Path.cwd()
     places = Places(str(folder))
     try:
-        channel.send(_run(order, spec, channel, places))
+        channel.send((work or _run)(order, spec, channel, places))
     except UserCodeFailed as failed:
         channel.send(explain(failed.error, during=failed.during, places=places))
     except KeyboardInterrupt as error:
@@ -77,7 +85,7 @@ def _report_own_errors(channel: Channel) -> None:
 def _run(order: Order, spec: Spec, channel: Channel, places: Places) -> Finished | Failed:
     channel.progress("load", "importing torch")
     try:
-        watches = _connect()
+        watches = connect()
     except ModuleNotFoundError as error:
         return Failed(
             what=f"`{error.name}` is not installed for this Python",
@@ -89,7 +97,7 @@ def _run(order: Order, spec: Spec, channel: Channel, places: Places) -> Finished
         return missing
     if order.mode == "first_call":
         return _first_call(order, spec, channel, places, watches)
-    session = _load(order, spec, channel, places, watches)
+    session = load_session(order, spec, channel, places, watches)
     _all_passes(session)
     return Finished(
         graphs_captured_in=session.graphs_captured_in, no_gpu_activity=session.no_gpu_activity
@@ -113,7 +121,7 @@ def _missing_device(device: str | None) -> Failed | None:
     )
 
 
-def _connect() -> Watches:
+def connect() -> Watches:
     """Import torch and connect everything that must be there before the script is."""
     from decodeprof.capture.compiled import CompileWatch
     from decodeprof.capture.hooks import ModuleHooks, ProfilerWatch, watch_graphs
@@ -126,7 +134,7 @@ def _connect() -> Watches:
     return watches
 
 
-def _load(
+def load_session(
     order: Order,
     spec: Spec,
     channel: Channel,
@@ -228,7 +236,7 @@ def _first_call(
         if phase == order.profile_from:
             profiled.begin()
 
-    session = _load(order, spec, channel, places, watches, on_phase)
+    session = load_session(order, spec, channel, places, watches, on_phase)
     session.on_device = on_device
     channel.progress("first_call", "first call")
     session.call(None, around=profiled.call())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from torch import nn
 
@@ -116,14 +116,25 @@ class StepFinder:
         self._session.loop_after_prefill = tokens is not None and iterations < tokens
         return iterations + self._session.loop_after_prefill
 
-    def checked_call(self, *, tokens: int | None) -> tuple[Called, Counter]:
+    def checked_call(
+        self,
+        *,
+        tokens: int | None,
+        counting: Callable[[], Counter] = Counter,
+        keep_items: bool = True,
+    ) -> tuple[Called, Counter]:
         """Make the call that shows whether what was installed is still what runs.
 
         Where modules are made anew in each call, they are told by their class from then on.
+
+        Args:
+            tokens: new tokens of a call, where they were counted otherwise than by forwards.
+            counting: makes the listener; asked again where the call has to be repeated.
+            keep_items: keep what a generator yields.
         """
         session = self._session
-        counter = Counter()
-        called = session.call(counter, keep_items=True)
+        counter = counting()
+        called = session.call(counter, keep_items=keep_items)
         assert self._found is not None
         if counter.boundaries or not self._found.calls:
             return called, counter
@@ -133,5 +144,5 @@ class StepFinder:
         ]
         session.watches.modules.watch_all(by_type=True)
         session.watches.steps.use(choose(calls, tokens=tokens))
-        counter = Counter()
-        return session.call(counter, keep_items=True), counter
+        counter = counting()
+        return session.call(counter, keep_items=keep_items), counter

@@ -32,6 +32,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """None: as the target chooses; ``cpu`` hides the GPUs; ``cuda:1`` shows that one alone."""
     profile_steps: int | None = None
     """Decode steps under torch.profiler; None: chosen from the step's length."""
+    nsys: bool = False
+    """Once more under `nsys profile`, in a process of its own."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
@@ -74,6 +76,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """record | first_call: all passes, or the first call alone under the profiler."""
     profile_from: str = "call"
     """For first_call: import | setup | call, where the profiler starts."""
+    default_device: str | None = None
+    """For lint: where what names no device is made; None: as the target says."""
 
 
 class RecordingStopped(TargetError):

@@ -20,6 +20,8 @@ from decodeprof.capture.job import Failed, Finished, Message, Order, Progress
 from decodeprof.capture.places import Frame
 from decodeprof.capture.processes import Holder, descendants, holders
 
+RECORDER = "decodeprof.capture.child"
+"""The module that makes a recording."""
 _TICK_S = 0.2
 _LOOK_EVERY_S = 0.5
 """How often the target's own child processes are looked at, during the warm-up alone."""
@@ -51,15 +53,22 @@ class Outcome:
     """Processes that the target started and that had the GPU open."""
 
 
-def run_child(order: Order, *, limit_s: float, progress: Callable[[Progress], None]) -> Outcome:
+def run_child(
+    order: Order,
+    *,
+    limit_s: float,
+    progress: Callable[[Progress], None],
+    module: str = RECORDER,
+) -> Outcome:
     """Run the child to its end.
 
     Args:
         order: what it is to do.
         limit_s: after so long it is ended.
         progress: told of its progress.
+        module: what the child runs; it calls `capture.child.main`.
     """
-    child = _Child(order, progress)
+    child = _Child(order, progress, module)
     deadline = time.monotonic() + limit_s
     try:
         try:
@@ -75,7 +84,7 @@ def run_child(order: Order, *, limit_s: float, progress: Callable[[Progress], No
 
 
 class _Child:
-    def __init__(self, order: Order, progress: Callable[[Progress], None]) -> None:
+    def __init__(self, order: Order, progress: Callable[[Progress], None], module: str) -> None:
         self.outcome = Outcome()
         self._progress = progress
         self._partial = b""
@@ -83,7 +92,7 @@ class _Child:
         messages, theirs = os.pipe()
         self._process = subprocess.Popen(
             # -P: neither the current folder nor the script's own may shadow what we import.
-            [sys.executable, "-P", "-m", "decodeprof.capture.child", str(theirs)],
+            [sys.executable, "-P", "-m", module, str(theirs)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -85,8 +85,7 @@ def _stopped(outcome: Outcome, job: Job, spec: Spec, out: Path) -> Exception:
     failed = outcome.failed
     if failed is not None and failed.asked_wrongly:
         return UsageError(failed.what, why=failed.why, hint=failed.hint)
-    told = failed if failed is not None and outcome.ended_by != "timeout" else None
-    told = told or _ending(outcome, job, spec)
+    told = ending(outcome, job, spec)
     kept = _complete(outcome, told, out)
     if kept:
         why = f"{told.why}\nkept in `{out}`: {', '.join(kept)}".strip()
@@ -95,6 +94,13 @@ def _stopped(outcome: Outcome, job: Job, spec: Spec, out: Path) -> Exception:
         hint = told.hint or told_by
         return RecordingStopped(told.what, why=why, hint=hint, directory=out)
     return RecordingStopped(told.what, why=told.why, hint=told.hint)
+
+
+def ending(outcome: Outcome, job: Job, spec: Spec) -> Failed:
+    """In words, why a child did not finish: its own, where it could say so."""
+    if outcome.failed is not None and outcome.ended_by != "timeout":
+        return outcome.failed
+    return _ending(outcome, job, spec)
 
 
 def _ending(outcome: Outcome, job: Job, spec: Spec) -> Failed:

@@ -20,6 +20,7 @@ _COMMANDS = {
     "export": "write a timeline or tables for other programs",
     "check": "hold a recording or a trace against limits: a gate for CI",
     "sweep": "measure a step along one axis: where launch-bound ends, and what padding costs",
+    "lint": "predict syncs and graph hazards on a machine with no GPU",
     "explain": "print the manual page of a finding's rule, or list all rules",
     "doctor": "say what works on this machine, and why the rest does not",
 }

@@ -1,0 +1,202 @@
+"""What would this target do on a GPU? Its real code is called twice, and watched.
+
+The first call finds where its steps begin, as a recording does; the second is the one that is
+judged: waits by step, copies, and the operations of two consecutive steps.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from decodeprof import mark
+from decodeprof.capture.arguments import fingerprint
+from decodeprof.capture.channel import Channel
+from decodeprof.capture.find_steps import StepFinder
+from decodeprof.capture.hooks import ModuleHooks, watch_graphs
+from decodeprof.capture.invoke import Caller
+from decodeprof.capture.job import Job
+from decodeprof.capture.load import load
+from decodeprof.capture.op_record import OpRecorder
+from decodeprof.capture.places import Places
+from decodeprof.capture.session import Called, Session, Watches
+from decodeprof.capture.target import Spec
+from decodeprof.capture.tokens import count
+from decodeprof.capture.watch import Boundary, Counter, Watch
+from decodeprof.lint.collect import Collector, target_stack
+from decodeprof.lint.mode import PretendMode
+from decodeprof.lint.pretend import pretended
+from decodeprof.lint.whereabouts import device_of
+from decodeprof.model.lint import LintRun
+from decodeprof.recording import Environment, Recording, Target
+
+_TWO_STEPS = 3
+"""Boundaries that two whole decode steps take: the prefill's, and one for each of them."""
+_PHASE_TEXTS = {"import": "importing the script", "setup": "setting up", "call": "ready to call"}
+
+
+class StepRecorder(Counter):
+    """Counts steps, and has the operations of two consecutive decode steps recorded."""
+
+    def __init__(self, recorder: OpRecorder, *, first: int) -> None:
+        """Record the decode steps `first` and `first` + 1."""
+        super().__init__()
+        self._recorder = recorder
+        self._first = first
+
+    def start(self, boundary: Boundary) -> None:
+        """A step begins."""
+        super().start(boundary)
+        if self.step in (self._first, self._first + 1):
+            self._recorder.begin(self.step)
+        elif self.step == self._first + 2:
+            self._recorder.stop()
+
+    def end(self, boundary: Boundary) -> None:
+        """The forward, replay or wait that began it is over."""
+        super().end(boundary)
+        if boundary.name in (mark.FORWARD, mark.REPLAY):
+            self._recorder.forward_over()
+
+
+class Judging:
+    """One target's run; what was gathered can be read at any time, however it ended."""
+
+    def __init__(self, job: Job, spec: Spec, *, places: Places, channel: Channel) -> None:
+        self._job = job
+        self._spec = spec
+        self._places = places
+        self._channel = channel
+        self._collector = Collector(active=False)
+        self._recorder = OpRecorder(device_of, stack_of=target_stack)
+        self._session: Session | None = None
+        self._decode_steps = 0
+        self._on_device = False
+        self._compiled = False
+
+    def run(self, *, default_device: str | None = None) -> LintRun:
+        """Load the target, call it twice, and say what was seen.
+
+        Args:
+            default_device: where what names no device is made; None: as the target says.
+
+        Raises:
+            UsageError: a name or an argument is wrong.
+            UserCodeFailed: the target raised; `gathered` holds what was seen by then.
+        """
+        with pretended(self._collector) as mode:
+            if default_device is not None:
+                torch.set_default_device(default_device)
+            try:
+                self._calls(mode)
+            finally:
+                self._recorder_off(mode)
+                self._on_device = mode.on_device
+                self._compiled = mode.compiled
+        return self.gathered()
+
+    def _recorder_off(self, mode: PretendMode) -> None:
+        if self._recorder.recording:
+            self._recorder.stop()
+        mode.recorder = None
+        self._collector.active = False
+        if self._session is not None:
+            self._session.watches.modules.remove()
+
+    def _calls(self, mode: PretendMode) -> None:
+        session = self._session = self._loaded()
+        before = fingerprint(session.target.arguments.build())
+        finder = StepFinder(session)
+        self._channel.progress("lint", "first call: finding steps")
+        self._collector.active = True
+        called = finder.watched_call()
+        self._collector.active = False
+        tokens = self._tokens(called)
+        expected = finder.install(called, tokens=tokens)
+        if before != fingerprint(called.values):
+            session.caveat("the target changes its own arguments, so its two calls may differ")
+        self._collector.clear()
+        self._channel.progress("lint", "second call: predicting")
+        mode.recorder = self._recorder
+        first = max(1, (expected - 1) // 2)
+        listener: list[Counter] = []
+
+        def counting() -> Counter:
+            listener[:] = [StepRecorder(self._recorder, first=first)]
+            self._collector.clear()
+            self._collector.current_step = lambda: listener[0].step
+            return listener[0]
+
+        self._collector.active = True
+        _, counter = finder.checked_call(tokens=tokens, counting=counting, keep_items=False)
+        self._collector.active = False
+        self._decode_steps = max(0, counter.boundaries - 1)
+
+    def _loaded(self) -> Session:
+        watch = Watch()
+        caller = Caller(watch)
+        # A recording's other watches change torch for good, and nothing here is profiled.
+        unused: Any = None
+        watches = Watches(watch, ModuleHooks(watch), unused, unused)
+        watch_graphs(watch, lambda: None)
+
+        def entered(phase: str) -> None:
+            self._channel.progress("load", _PHASE_TEXTS[phase])
+
+        target = load(self._job, self._spec, caller=caller, on_phase=entered)
+        recording = Recording(
+            target=Target(spec=self._spec.short, kind="function"),
+            environment=Environment(python="", torch="", decodeprof=""),
+        )
+        return Session(
+            job=self._job,
+            out=Path(),
+            channel=self._channel,
+            places=self._places,
+            watches=watches,
+            caller=caller,
+            target=target,
+            recording=recording,
+        )
+
+    def _tokens(self, called: Called) -> int | None:
+        counted = count(
+            called.returned,
+            arguments=called.values,
+            first_query=None,
+            forwards=0,
+            stated=self._job.new_tokens,
+        )
+        certain = counted.source in ("yields", "returned list", "--new-tokens")
+        return counted.tokens if certain else None
+
+    def gathered(self) -> LintRun:
+        """What was seen so far."""
+        record = self._recorder.record(self._places)
+        caveats = list(self._session.recording.caveats) if self._session is not None else []
+        if self._compiled:
+            caveats.append(
+                "torch.compile was left out: the code ran as it is written, operation by operation"
+            )
+        if self._session is not None and self._session.other_threads:
+            caveats.append("forwards ran in other threads, where nothing was predicted")
+        return LintRun(
+            target=self._spec.short,
+            decode_steps=self._decode_steps,
+            on_device=self._on_device,
+            syncs=self._collector.syncs(self._places, decode_steps=self._decode_steps),
+            copies=self._collector.pageable(self._places, decode_steps=self._decode_steps),
+            record=record,
+            why_no_record="" if record is not None else self._why_no_record(),
+            caveats=caveats,
+        )
+
+    def _why_no_record(self) -> str:
+        if self._decode_steps + 1 < _TWO_STEPS:
+            return (
+                f"the call had {self._decode_steps} decode steps, and two consecutive ones are "
+                "compared; let it make more tokens with `--arg`"
+            )
+        return "the two steps to compare were not reached in the judged call"

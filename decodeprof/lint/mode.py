@@ -1,0 +1,245 @@
+"""Which device does each operation's result live on, and does the host wait in it?
+
+A dispatch mode sees every operation that reaches a kernel, with its real tensors. It runs each on
+the CPU, notes on the results' storages where a GPU run would have them, and asks `waiting` about
+the host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from decodeprof.capture.op_record import OpRecorder, tensors_in
+from decodeprof.capture.waiting import Rule, Wait, rule_of
+from decodeprof.lint.whereabouts import (
+    HOST,
+    device_of,
+    pin,
+    pinned,
+    pretended_device,
+    put,
+    resolved,
+)
+
+_COPIES = ("aten::copy_", "aten::_to_copy")
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A copy between host and device."""
+
+    to_device: bool
+    non_blocking: bool
+    pinned: bool
+    bytes: int
+
+
+class Sink(Protocol):
+    """Is told of what a GPU run would have the host do, in the frame where it happens."""
+
+    def waited(self, op: str, wait: Wait) -> None:
+        """The host waits."""
+
+    def copied(self, op: str, copy: Copied) -> None:
+        """Something crosses between host and device."""
+
+
+class Tape(Protocol):
+    """Is told of the operations that a graph captures."""
+
+    def before(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        """An operation is about to run."""
+
+    def after(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> None:
+        """It ran."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What is the same for every call of an operator."""
+
+    name: str
+    rule: Rule | None
+    copies: bool
+    aliases: bool
+    """Results are arguments, or other looks at them."""
+
+
+class PretendMode(TorchDispatchMode):
+    """Runs operations on the CPU and keeps account of where their results would live."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.sink = sink
+        self.recorder: OpRecorder | None = None
+        self.tape: Tape | None = None
+        self.moving: tuple[torch.device, bool] | None = None
+        """Where the next `_to_copy` goes, and whether it does not block."""
+        self.on_device = False
+        """Something was put on a GPU."""
+        self.compiled = False
+        """The target asked for torch.compile."""
+        self._quiet = 0
+        self._traits: dict[Any, Traits] = {}
+
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Tell of no wait: what runs now checks values on a CPU alone."""
+        self._quiet += 1
+        try:
+            yield
+        finally:
+            self._quiet -= 1
+
+    def waited(self, op: str, wait: Wait) -> None:
+        """The host waits, in a call that is no operation."""
+        if self._quiet:
+            return
+        self.sink.waited(op, wait)
+        if self.recorder is not None:
+            self.recorder.note_wait(op, wait.reason)
+
+    def _learn(self, func: Any) -> Traits:
+        name = str(func._schema.name)
+        returns = func._schema.returns
+        traits = self._traits[func] = Traits(
+            name,
+            rule_of(func),
+            copies=name in _COPIES,
+            aliases=bool(returns) and all(each.alias_info is not None for each in returns),
+        )
+        return traits
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run one operation."""
+        traits = self._traits.get(func) or self._learn(func)
+        kwargs = {} if kwargs is None else kwargs
+        device = _device_among(args)
+        if not kwargs:
+            return self._run(func, traits, args, kwargs, device, device)
+        device = device or _device_among(kwargs.values())
+        target, pin_it = self._target(kwargs, device)
+        moved = False
+        if traits.name == "aten::_to_copy":
+            # Only what crosses by a method of ours does; aten may state the CPU's own device.
+            target = device
+            if self.moving is not None:
+                (target, kwargs["non_blocking"]), self.moving = self.moving, None
+                moved = True
+        out = self._run(func, traits, args, kwargs, device, target, moved=moved)
+        if pin_it:
+            pin(out)
+        return out
+
+    def _target(
+        self, kwargs: dict[str, Any], device: torch.device | None
+    ) -> tuple[torch.device | None, bool]:
+        """Where the result goes; what the CPU cannot do is taken out of the arguments."""
+        pin_it = bool(kwargs.get("pin_memory"))
+        if pin_it:
+            kwargs["pin_memory"] = False
+        asked = kwargs.get("device")
+        if asked is None or asked.type not in ("cuda", "cpu"):
+            return device, pin_it
+        kwargs["device"] = HOST
+        return (resolved(asked) if asked.type == "cuda" else None), pin_it
+
+    def _run(
+        self,
+        func: Any,
+        traits: Traits,
+        args: Any,
+        kwargs: dict[str, Any],
+        device: torch.device | None,
+        target: torch.device | None,
+        *,
+        moved: bool = False,
+    ) -> Any:
+        crosses = device is not None or moved
+        wait = None
+        if crosses and traits.rule is not None and not self._quiet:
+            known = kwargs | {"device": target} if moved else kwargs
+            wait = traits.rule(args, known, device_of)
+            if wait is not None:
+                self.sink.waited(traits.name, wait)
+        if crosses and traits.copies:
+            self._note_copy(traits.name, args, kwargs, target if moved else None, moved=moved)
+        if self.tape is not None:
+            self.tape.before(func, args, kwargs)
+        out = func(*args, **kwargs)
+        if target is not None and target.type == "cuda":
+            self._settle(traits, out, target)
+        if self.tape is not None and (crosses or target is not None):
+            self.tape.after(func, args, kwargs, out)
+        if self.recorder is not None and self.recorder.recording:
+            self.recorder.note(func, args, kwargs, out, wait.reason if wait else "")
+        return out
+
+    def _settle(self, traits: Traits, out: Any, target: torch.device) -> None:
+        """Note where the results live; one that shares an argument's storage stays there."""
+        self.on_device = True
+        if traits.aliases:
+            return
+        if isinstance(out, Tensor):
+            put(out, target)
+        else:
+            for tensor in tensors_in(out):
+                put(tensor, target)
+
+    def _note_copy(
+        self,
+        name: str,
+        args: Any,
+        kwargs: dict[str, Any],
+        target: torch.device | None,
+        *,
+        moved: bool,
+    ) -> None:
+        if moved:
+            source, to = args[0], target or HOST
+            host = source
+            non_blocking = bool(kwargs.get("non_blocking"))
+        elif name == "aten::copy_":
+            source, to = args[1], device_of(args[0])
+            host = args[0] if to.type == "cpu" else source
+            flag = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
+            non_blocking = bool(flag)
+        else:
+            return
+        if (device_of(source).type == "cpu") == (to.type == "cpu") or not source.numel():
+            return
+        copy = Copied(
+            to_device=to.type != "cpu",
+            non_blocking=non_blocking,
+            # What a copy to the host allocates is pinned only where the host does not wait for it.
+            pinned=pinned(host) or (moved and to.type == "cpu" and non_blocking),
+            bytes=source.numel() * source.element_size(),
+        )
+        self.sink.copied(name, copy)
+
+
+def _device_among(values: Any) -> torch.device | None:
+    """The GPU that an operation runs on: that of the first argument on one."""
+    for value in values:
+        if isinstance(value, Tensor):
+            device = pretended_device(value)
+        elif isinstance(value, list | tuple):
+            device = _device_among(value)
+        else:
+            continue
+        if device is not None:
+            return device
+    return None

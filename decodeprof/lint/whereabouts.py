@@ -1,0 +1,63 @@
+"""Where does a tensor live, while we pretend?
+
+The answer belongs to the storage, so that views, parameters and `.data` agree: torch keeps a
+storage's Python object, with its attributes, for as long as the storage lives.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+HOST = torch.device("cpu")
+_DEVICE = "decodeprof_device"
+_PINNED = "decodeprof_pinned"
+_real_device: Any = torch._C.TensorBase.device
+
+
+def _notes(tensor: Tensor) -> dict[str, Any]:
+    """What is noted of a storage; nothing can be of a tensor without one (sparse, nested)."""
+    try:
+        return tensor.untyped_storage().__dict__
+    except (NotImplementedError, RuntimeError):
+        return {}
+
+
+def device_of(tensor: Tensor) -> torch.device:
+    """Where a tensor pretends to live; where it really does if it never said otherwise."""
+    device: torch.device = _notes(tensor).get(_DEVICE) or _real_device.__get__(tensor)
+    return device
+
+
+def pretended_device(tensor: Tensor) -> torch.device | None:
+    """The GPU that a tensor pretends to live on; None: it is on the host."""
+    return _notes(tensor).get(_DEVICE)
+
+
+def put(tensor: Tensor, device: torch.device) -> None:
+    """From now on a tensor's storage lives there; the host is no place to pretend."""
+    notes = _notes(tensor)
+    if device.type == "cuda":
+        notes[_DEVICE] = device
+    else:
+        notes.pop(_DEVICE, None)
+
+
+def pin(tensor: Tensor) -> None:
+    """From now on a tensor's memory counts as page-locked."""
+    _notes(tensor)[_PINNED] = True
+
+
+def pinned(tensor: Tensor) -> bool:
+    """Whether a tensor's memory counts as page-locked."""
+    return bool(_notes(tensor).get(_PINNED))
+
+
+def resolved(device: Any) -> torch.device:
+    """A device as a person may write it, with its index, as a tensor there would answer."""
+    found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    if found.type == "cuda" and found.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return found

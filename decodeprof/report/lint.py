@@ -1,0 +1,194 @@
+"""Which blocks tell a person what a run without a GPU predicts?"""
+
+from __future__ import annotations
+
+from decodeprof import units
+from decodeprof.model.lint import Hazard, LintReport, PredictedCopy, PredictedSync
+from decodeprof.model.ops import Place
+from decodeprof.report.blocks import (
+    Block,
+    Column,
+    Headline,
+    Line,
+    Listing,
+    Note,
+    Paragraph,
+    Row,
+    Section,
+    Span,
+    Style,
+    Table,
+    View,
+    line,
+)
+
+_SEVERITY_STYLES: dict[str, Style] = {"refused": "bad", "wrong": "warning", "cost": "muted"}
+_SEVERITY_WORDS = {
+    "refused": "capture fails",
+    "wrong": "replays wrongly",
+    "cost": "at a price",
+}
+
+
+def lint_view(report: LintReport) -> View:
+    """Lay a prediction out for reading."""
+    title = (Span("decodeprof lint  ", "muted"), Span(report.target))
+    return View(
+        title,
+        (
+            Section("verdict", "", (Headline(line(_headline(report))), *_no_device(report))),
+            _sync_section(report),
+            _copy_section(report),
+            _hazard_section(report),
+            _limits_section(report),
+        ),
+    )
+
+
+def _headline(report: LintReport) -> str:
+    if not report.on_device:
+        return "Nothing to predict: no tensor of the target is ever put on a GPU."
+    per_step = sum(sync.per_step or 0 for sync in report.syncs)
+    if report.decode_steps:
+        waits = f"{units.count(round(per_step, 2))} waits for the device per decode step"
+    else:
+        waits = f"{units.count(sum(s.in_prefill for s in report.syncs))} waits for the device"
+    if report.hazards is None:
+        graph = "whether a CUDA graph fits is unknown"
+    elif not report.hazards:
+        graph = "nothing that stands against a CUDA graph of the step"
+    else:
+        refused = sum(hazard.severity == "refused" for hazard in report.hazards)
+        wrong = sum(hazard.severity == "wrong" for hazard in report.hazards)
+        graph = f"{refused} places where a CUDA graph's capture would fail, {wrong} where a replay "
+        graph += "would be wrong"
+    return f"Predicted, without a GPU: {waits}; {graph}."
+
+
+def _no_device(report: LintReport) -> tuple[Block, ...]:
+    if report.on_device:
+        return ()
+    text = (
+        "the target chooses the CPU although `torch.cuda.is_available()` is true here; "
+        "`--on-cuda` makes a GPU the default device"
+    )
+    return (Note("hint", line(text)),)
+
+
+def _sync_section(report: LintReport) -> Section:
+    title = "Predicted syncs: where the host would wait for the device"
+    if not report.syncs:
+        return Section("syncs", title, (Note("none", line("none")),))
+    rows = tuple(_sync_row(sync) for sync in report.syncs)
+    columns = (
+        Column("where"),
+        Column("operation"),
+        Column("per decode step", "right"),
+        Column("before it", "right"),
+    )
+    return Section("syncs", title, (Table(columns, rows),))
+
+
+def _rate(per_step: float | None) -> Line:
+    return line("unknown" if per_step is None else units.count(round(per_step, 3)))
+
+
+def _sync_row(sync: PredictedSync) -> Row:
+    return Row(
+        (
+            _where(sync.place),
+            line(sync.op.removeprefix("aten::")),
+            _rate(sync.per_step),
+            line(units.count(sync.in_prefill)),
+        ),
+        below=(*_code(sync.place), line(Span(sync.reason, "muted")), *_called_from(sync.place)),
+    )
+
+
+def _where(place: Place) -> Line:
+    return line(Span(f"{place.file}:{place.line}", "place"))
+
+
+def _code(place: Place) -> tuple[Line, ...]:
+    return (line(Span(place.code, "code")),) if place.code else ()
+
+
+def _called_from(place: Place) -> tuple[Line, ...]:
+    """The target's own line, where the place itself lies in a package."""
+    own = [frame for frame in place.stack if "/" not in frame.split(":")[0]]
+    if not own or own[-1].startswith(f"{place.file}:"):
+        return ()
+    return (line(Span(f"called from {own[-1]}", "muted")),)
+
+
+def _copy_section(report: LintReport) -> Section:
+    title = "Predicted copies through pageable memory"
+    if not report.copies:
+        return Section("copies", title, (Note("none", line("none")),))
+    columns = (
+        Column("where"),
+        Column("direction"),
+        Column("bytes", "right"),
+        Column("per decode step", "right"),
+        Column("before it", "right"),
+    )
+    return Section("copies", title, (Table(columns, tuple(map(_copy_row, report.copies))),))
+
+
+def _copy_row(copy: PredictedCopy) -> Row:
+    remark = (
+        "non_blocking has no effect on memory that is not page-locked: the runtime copies it first"
+        if copy.non_blocking
+        else "page-locked memory (`pin_memory`) with `non_blocking=True` would not stop the host"
+    )
+    return Row(
+        (
+            _where(copy.place),
+            line(copy.direction),
+            line(units.count(copy.bytes_per_copy)),
+            _rate(copy.per_step),
+            line(units.count(copy.in_prefill)),
+        ),
+        below=(*_code(copy.place), line(Span(remark, "muted"))),
+    )
+
+
+def _hazard_section(report: LintReport) -> Section:
+    title = "Predicted hazards for a CUDA graph of the decode step"
+    if report.hazards is None:
+        return Section("hazards", title, (Note("unknown", line(report.why_no_hazards)),))
+    if not report.hazards:
+        return Section("hazards", title, (Note("none", line("none")),))
+    blocks: list[Block] = []
+    for (_, severity), hazards in _by_kind(report.hazards).items():
+        word = Span(_SEVERITY_WORDS[severity], _SEVERITY_STYLES[severity])
+        blocks += [
+            Paragraph((word, Span(f": {hazards[0].why}"))),
+            Table(
+                (Column("where"), Column("inside"), Column("what")),
+                tuple(_hazard_row(hazard) for hazard in hazards),
+            ),
+            Paragraph((Span("change: ", "strong"), Span(hazards[0].change))),
+        ]
+    return Section("hazards", title, tuple(blocks))
+
+
+def _by_kind(hazards: list[Hazard]) -> dict[tuple[str, str], list[Hazard]]:
+    groups: dict[tuple[str, str], list[Hazard]] = {}
+    for hazard in hazards:
+        groups.setdefault((hazard.kind, hazard.severity), []).append(hazard)
+    return groups
+
+
+def _hazard_row(hazard: Hazard) -> Row:
+    more = f" (and {hazard.count - 1} more operations here)" if hazard.count > 1 else ""
+    return Row(
+        (_where(hazard.place), line(hazard.inside or "–"), line(hazard.summary + more)),
+        below=(*_code(hazard.place), *_called_from(hazard.place)),
+    )
+
+
+def _limits_section(report: LintReport) -> Section:
+    blocks: list[Block] = [Note("caveat", line(text)) for text in report.caveats]
+    blocks.append(Listing(tuple(line(text) for text in report.cannot_see)))
+    return Section("limits", "What this prediction cannot see", tuple(blocks))

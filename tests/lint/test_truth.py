@@ -1,0 +1,127 @@
+"""Prediction against what a GPU did, operation by operation."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from decodeprof.lint import predict
+from decodeprof.lint.pretend import pretended
+
+TRUTH = json.loads(Path(__file__).with_name("h200_syncs.json").read_bytes())
+ROWS = [(row["code"], row["syncs"]) for row in TRUTH["rows"]]
+LARGEST_WRONG_SHARE = 0.02
+
+
+def names() -> dict[str, Any]:
+    """What the operations in the truth are given."""
+    device = "cuda"
+    x = torch.randn(64, 64, device=device)
+    return {
+        "torch": torch,
+        "F": F,
+        "x": x,
+        "i": torch.randint(0, 5, (64,), device=device),
+        "m": x > 0,
+        "s": x.sum(),
+        "p": torch.softmax(x, -1),
+        "h": torch.ones(64, 64),
+        "hp": torch.ones(64, 64).pin_memory(),
+        "op": torch.empty(64, 64, pin_memory=True),
+        "one": torch.ones((), device=device),
+        "c1": torch.tensor([0, 1]),
+        "two": torch.full((64,), 2, device=device),
+        "ev": torch.cuda.Event(),
+        "dev": device,
+    }
+
+
+class Counting:
+    """A sink that counts."""
+
+    def __init__(self) -> None:
+        self.waits = 0
+
+    def waited(self, _op: str, wait: Any) -> None:
+        self.waits += wait.count
+
+    def copied(self, _op: str, _copy: Any) -> None:
+        pass
+
+
+def predicted(code: str) -> int:
+    sink = Counting()
+    with pretended(sink):
+        given = names()
+        sink.waits = 0
+        eval(code, given)
+        return sink.waits
+
+
+def test_operations_agree_with_the_gpu() -> None:
+    told = {code: predicted(code) for code, _ in ROWS}
+    missed = [code for code, syncs in ROWS if syncs and not told[code]]
+    false = [code for code, syncs in ROWS if told[code] and not syncs]
+    assert len(ROWS) == 67
+    assert len(missed) <= LARGEST_WRONG_SHARE * len(ROWS), missed
+    assert len(false) <= LARGEST_WRONG_SHARE * len(ROWS), false
+    # How often each waits agrees as well.
+    assert {code: told[code] for code, _ in ROWS} == dict(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("code", "waits"),
+    [
+        ("x.view(-1)[0].fill_(5.0)", 0),
+        ("x[m]", 1),
+        ("x.__setitem__(m, x[~m][: int(m.sum())])", 3),
+        ("torch.as_tensor([1, 2], device=dev)", 1),
+        ("torch.tensor([one, one])", 2),
+        ("torch.tensor([], device=dev)", 0),
+        ("x.type_as(h)", 1),
+        ("h.to(x)", 1),
+        ("h.cuda(non_blocking=True)", 0),
+        ("x.to(torch.float64)", 0),
+        ("x.to(dev)", 0),
+        ("torch.zeros_like(x, device='cpu').copy_(x)", 1),
+        ("torch.equal(x, x.clone())", 1),
+        ("torch.argwhere(x)", 1),
+        ("torch.unique(i)", 1),
+        ("x.any()", 0),
+        ("one in i", 1),
+        ("torch.quantile(x, 0.5)", 0),
+        ("F.scaled_dot_product_attention(x[None], x[None], x[None], is_causal=True)", 0),
+        ("torch.nn.Linear(64, 64, device=dev)(x)", 0),
+        ("torch.nn.Linear(64, 64).to(dev)(x)", 2),
+        ("x.repeat_interleave(two, 0)", 2),
+        ("torch.linalg.cholesky(x @ x.T + 64 * torch.eye(64, device=dev))", 1),
+        ("torch.cuda.current_stream().synchronize()", 1),
+        ("h.sum().item()", 0),
+        ("h[h > 0]", 0),
+    ],
+)
+def test_the_rule_holds_for_other_operations(code: str, waits: int) -> None:
+    assert predicted(code) == waits
+
+
+def test_a_sync_is_named_by_its_line() -> None:
+    with predict(script_folder=str(Path(__file__).parent)) as found:
+        token = torch.ones(3, device="cuda").argmax()
+        int(token)  # this line
+    (sync,) = found.syncs
+    assert sync.place.file == "test_truth.py"
+    assert sync.place.code == "int(token)  # this line"
+    assert sync.op == "aten::_local_scalar_dense"
+    assert found.count == sync.in_prefill == 1
+
+
+def test_pageable_copies_are_told_and_pinned_ones_are_not() -> None:
+    with predict() as found:
+        torch.ones(8).to("cuda", non_blocking=True)
+        torch.ones(4).pin_memory().to("cuda", non_blocking=True)
+        torch.ones(2, device="cuda").cpu()
+    told = [(copy.direction, copy.bytes_per_copy, copy.non_blocking) for copy in found.copies]
+    assert sorted(told) == [("device to host", 8, False), ("host to device", 32, True)]
