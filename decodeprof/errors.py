@@ -10,6 +10,8 @@ EXIT_COULD_NOT = 1
 EXIT_ASKED_WRONGLY = 2
 EXIT_GATE_FAILED = 3
 EXIT_GATE_COULD_NOT_TELL = 4
+EXIT_INTERRUPTED = 130
+"""128 + SIGINT, as shells report it."""
 
 
 class DecodeprofError(Exception):

@@ -8,7 +8,7 @@ import click
 
 import decodeprof
 from decodeprof.cli.errors import print_error
-from decodeprof.cli.options import Output, debug_option, output_options, say
+from decodeprof.cli.options import NewPath, Output, debug_option, output_options, say
 from decodeprof.cli.pages import Page, write_page
 from decodeprof.cli.recorded import record_and_diagnose
 from decodeprof.cli.show import show_diagnosis, show_view, write_data
@@ -40,7 +40,7 @@ Examples:
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=NewPath(),
     metavar="DIR",
     help="Directory of the live recording; by default a new numbered one below decodeprof-runs.",
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from decodeprof.cli.options import Output, PlainOption, debug_option, output_options
+from decodeprof.cli.options import NewPath, Output, PlainOption, debug_option, output_options
 from decodeprof.cli.pages import Page, write_page
 from decodeprof.cli.recorded import record_and_diagnose
 from decodeprof.cli.show import show_diagnosis
@@ -83,7 +83,7 @@ Examples:
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=NewPath(),
     metavar="DIR",
     help="Directory of the recording; by default a new numbered one below decodeprof-runs.",
 )

@@ -7,17 +7,25 @@ hint: record with `decodeprof diagnose my_script.py:generate`
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
 
-from decodeprof.errors import EXIT_ASKED_WRONGLY, EXIT_COULD_NOT, DecodeprofError
+from decodeprof.errors import (
+    EXIT_ASKED_WRONGLY,
+    EXIT_COULD_NOT,
+    EXIT_INTERRUPTED,
+    DecodeprofError,
+)
 
-EXIT_INTERRUPTED = 130
-"""128 + SIGINT, as shells report it."""
+_CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
+"""What writing to stdout may end in, when what it leads to is full or broken."""
 
 
 @dataclass
@@ -32,6 +40,7 @@ def run(group: click.Group, arguments: Sequence[str]) -> int:
     session = Session()
     try:
         result = group.main(list(arguments), "decodeprof", standalone_mode=False, obj=session)
+        sys.stdout.flush()  # A full disk is met here, and not after the last word.
     except click.ClickException as error:
         print_error(_from_click(error))
         return EXIT_ASKED_WRONGLY if isinstance(error, click.UsageError) else EXIT_COULD_NOT
@@ -43,17 +52,50 @@ def run(group: click.Group, arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
+    except OSError as error:
+        # Files are named in their errors; what has no name is stdout.
+        if error.filename is not None or error.errno not in _CANNOT_WRITE:
+            return _unforeseen(error, session)
+        _give_stdout_up()
+        print_error(_cannot_write(error))
+        return EXIT_COULD_NOT
     # The last resort: a fault of decodeprof's own must end in a message too, and is reported.
     except Exception as error:
-        if session.debug:
-            click.echo(traceback.format_exc(), err=True, nl=False)
-        print_error(_unexpected(error, debug=session.debug))
-        return EXIT_COULD_NOT
+        return _unforeseen(error, session)
     return result if isinstance(result, int) else 0
 
 
+def _unforeseen(error: Exception, session: Session) -> int:
+    if session.debug:
+        click.echo(traceback.format_exc(), err=True, nl=False)
+    print_error(_unexpected(error, debug=session.debug))
+    return EXIT_COULD_NOT
+
+
+def _give_stdout_up() -> None:
+    """Drop what is left to write: Python would try once more when it ends, and fail aloud."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return  # It leads to no file of the system, so nothing is written at the end.
+
+
+def _cannot_write(error: OSError) -> DecodeprofError:
+    return DecodeprofError(
+        "could not write the output",
+        why=f"stdout: {error.strerror}",
+        hint="make room there, or send it elsewhere",
+    )
+
+
 def print_error(error: DecodeprofError) -> None:
-    """Write what happened, why, and what to do next to stderr."""
+    """Write what happened, why, and what to do next to stderr.
+
+    An interruption is no error: it is one line, which says what was kept.
+    """
+    if error.exit_code == EXIT_INTERRUPTED:
+        click.echo(_safe("; ".join(part for part in (error.what, error.hint) if part)), err=True)
+        return
     click.echo(f"{click.style('error:', fg='red', bold=True)} {_safe(error.what)}", err=True)
     for why in error.why.splitlines():
         click.echo(f"  {_safe(why)}".rstrip(), err=True)
@@ -67,10 +109,22 @@ def _safe(text: str) -> str:
     return "".join(c if c.isprintable() or c == " " else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+# How click tells of a range, and how a person would.
+_IN_WORDS = (
+    (r"is not a valid integer( range)?", "is not a whole number"),
+    (r"is not a valid float( range)?", "is not a number"),
+    (r"is not in the range x>=([\d.]+)", r"is less than \1"),
+    (r"is not in the range x>([\d.]+)", r"is not more than \1"),
+    (r"is not in the range ([\d.]+)<=x<=([\d.]+)", r"is not from \1 to \2"),
+)
+
+
 def _from_click(error: click.ClickException) -> DecodeprofError:
     message = error.format_message().rstrip(".")
     # click quotes with ', this package with backticks.
     message = re.sub(r"'([^'\n]*)'", r"`\1`", message)
+    for pattern, words in _IN_WORDS:
+        message = re.sub(pattern, words, message)
     what, _, why = (message[:1].lower() + message[1:]).partition("\n")
     context = error.ctx if isinstance(error, click.UsageError) else None
     path = "decodeprof" if context is None else context.command_path

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from decodeprof.cli.options import debug_option
+from decodeprof.cli.options import NewPath, debug_option
 from decodeprof.errors import UsageError
 
 
@@ -32,7 +32,7 @@ Examples:
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=NewPath(),
     metavar="PATH",
     help="The timeline's file, or the tables' folder; by default in the recording, or for a trace "
     "in the current folder.",

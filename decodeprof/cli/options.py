@@ -7,6 +7,7 @@ import sys
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -27,6 +28,19 @@ class Output:
     width: int | None = None
     """None: as wide as the terminal, within reason."""
     colour: bool = True
+
+
+class NewPath(click.Path):
+    """A path to write to. Empty, as from an unset variable, it would be the current folder."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if value == "":
+            self.fail("it is empty", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class PlainOption(click.Option):

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from decodeprof.cli.diagnose import DEFAULT_TIMEOUT_S
-from decodeprof.cli.options import Output, PlainOption, debug_option, output_options, say
+from decodeprof.cli.options import NewPath, Output, PlainOption, debug_option, output_options, say
 from decodeprof.cli.sweep_values import buckets_of, histogram_of, vary_of
 from decodeprof.errors import UsageError
 
@@ -113,7 +113,7 @@ Examples:
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=NewPath(),
     metavar="DIR",
     help="Directory of the sweep; an unfinished one is gone on with. By default a new "
     "numbered one below decodeprof-runs.",

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 
@@ -88,12 +90,32 @@ WRONG = {
     ),
     "bad value": (
         ["analyze", "a", "--width", "ten"],
-        "error: invalid value for `--width`: `ten` is not a valid integer range\n"
+        "error: invalid value for `--width`: `ten` is not a whole number\n"
         "hint: `decodeprof analyze --help` says how it is called\n",
+    ),
+    "bad number": (
+        ["diagnose", "a.py:f", "--budget", "abc"],
+        "error: invalid value for `--budget`: `abc` is not a number\n"
+        "hint: `decodeprof diagnose --help` says how it is called\n",
+    ),
+    "no time": (
+        ["diagnose", "a.py:f", "--budget", "0"],
+        "error: invalid value for `--budget`: 0.0 is not more than 0\n"
+        "hint: `decodeprof diagnose --help` says how it is called\n",
+    ),
+    "no share": (
+        ["check", "a", "--min-mbu", "1.5"],
+        "error: invalid value for `--min-mbu`: 1.5 is not from 0 to 1\n"
+        "hint: `decodeprof check --help` says how it is called\n",
+    ),
+    "empty path": (
+        ["diagnose", "a.py:f", "--out", ""],
+        "error: invalid value for `--out`: it is empty\n"
+        "hint: `decodeprof diagnose --help` says how it is called\n",
     ),
     "out of range": (
         ["diagnose", "a.py:f", "--new-tokens", "0"],
-        "error: invalid value for `--new-tokens`: 0 is not in the range x>=1\n"
+        "error: invalid value for `--new-tokens`: 0 is less than 1\n"
         "hint: `decodeprof diagnose --help` says how it is called\n",
     ),
 }
@@ -166,6 +188,58 @@ def test_a_fault_of_its_own_has_its_traceback_with_debug(capsys: Capture) -> Non
 def test_ctrl_c_leaves_with_130(capsys: Capture) -> None:
     assert run(raising(KeyboardInterrupt()), ["fail"]) == 130
     assert capsys.readouterr().err.strip() == "interrupted"
+
+
+def test_an_interruption_is_one_line_that_says_what_was_kept(capsys: Capture) -> None:
+    error = DecodeprofError("stopped by Ctrl-C", why="somewhere", hint="kept: `a`")
+    error.exit_code = 130
+    assert run(raising(error), ["fail"]) == 130
+    assert capsys.readouterr().err == "stopped by Ctrl-C; kept: `a`\n"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_output_that_cannot_be_written_is_no_fault_of_ours(number: int, capsys: Capture) -> None:
+    assert run(raising(OSError(number, os.strerror(number))), ["fail"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: could not write the output\n  stdout: {os.strerror(number)}\n")
+
+
+def test_an_error_of_a_file_is_not_taken_for_one_of_stdout(capsys: Capture) -> None:
+    assert run(raising(OSError(errno.ENOSPC, "full", "some/file")), ["fail"]) == 1
+    assert "did not foresee" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["--help"], ["explain"], ["explain", "--json"]])
+def test_a_full_device(arguments: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "decodeprof", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: could not write the output\n"
+        "  stdout: No space left on device\n"
+        "hint: make room there, or send it elsewhere\n"
+    )
+
+
+def test_ctrl_c_while_modules_are_loaded_is_one_line() -> None:
+    program = (
+        "import sys\n"
+        "class Press:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'decodeprof.cli.lazy':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Press())\n"
+        "from decodeprof.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 def test_an_error_cannot_write_to_the_terminal(capsys: Capture) -> None:
