@@ -18,6 +18,7 @@ _COMMANDS = {
     "analyze": "report on a recording or a torch trace; needs no GPU and no torch",
     "compare": "set two recordings side by side: what changed, and did the prediction hold",
     "export": "write a timeline or tables for other programs",
+    "open": "show a recording's timeline in ui.perfetto.dev",
     "check": "hold a recording or a trace against limits: a gate for CI",
     "sweep": "measure a step along one axis: where launch-bound ends, and what padding costs",
     "lint": "predict syncs and graph hazards on a machine with no GPU",
