@@ -123,7 +123,7 @@ def lay_out(
 def _plain(value: Any) -> Any:
     """What json.load makes of it: decimals become floats."""
     if isinstance(value, Number):
-        return float(value) if "." in value else int(value)
+        return float(value) if set(".e") & set(value) else int(value)
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return value

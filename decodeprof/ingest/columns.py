@@ -1,13 +1,14 @@
-"""How do rows that arrive one by one become the sorted columns of a `Trace` table?"""
+"""How do events that arrive block by block become the sorted columns of a `Trace` table?"""
 
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from decodeprof.model.trace import Table
+from decodeprof.model.trace import I64, Bool, Table
 
 T = TypeVar("T", bound=Table)
 
@@ -25,18 +26,66 @@ class Names:
         """The strings, in the order of their indices."""
         return tuple(self._index)
 
+    def column(self, texts: list[str]) -> NDArray[np.int32]:
+        """The index of each text."""
+        index = self._index
+        known = index.setdefault
+        return np.array([known(text, len(index)) for text in texts], np.int32)
 
-def build(table: type[T], rows: list[tuple[int, ...]]) -> T:
-    """Build a table from row tuples in the order of its fields, sorted by start, longest first.
 
-    The first two fields must be `start_ns` and `end_ns`. Rows equal in both keep their order.
+class Columns(Generic[T]):
+    """Collects a table's columns, one chunk for each block of the file.
+
+    The first two columns must be `start_ns` and `end_ns`.
     """
-    if not rows:
-        return table.empty()
-    dtypes = table.dtypes()
-    matrix = np.array(rows, dtype=np.int64)
-    order = np.lexsort((-matrix[:, 1], matrix[:, 0]))
-    columns = {}
-    for position, field in enumerate(fields(table)):
-        columns[field.name] = matrix[order, position].astype(dtypes[field.name])
-    return table(**columns)
+
+    def __init__(self, table: type[T]) -> None:
+        self._table = table
+        self._chunks: list[list[NDArray[Any]]] = [[] for _ in fields(table)]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._chunks[0]))
+
+    def add(self, **columns: NDArray[Any]) -> None:
+        """Append rows: one array for each field, all of one length."""
+        dtypes = self._table.dtypes()
+        for field, chunks in zip(fields(self._table), self._chunks, strict=True):
+            chunks.append(columns[field.name].astype(dtypes[field.name], copy=False))
+
+    def starts(self) -> I64:
+        """Start times of all rows, in the order in which they were added."""
+        self._chunks[0] = [_joined(self._chunks[0], np.dtype(np.int64))]
+        first: I64 = self._chunks[0][0]
+        return first
+
+    def keep(self, rows: Bool) -> None:
+        """Drop the rows that are not marked."""
+        dtypes = self._table.dtypes()
+        for field, chunks in zip(fields(self._table), self._chunks, strict=True):
+            chunks[:] = [_joined(chunks, dtypes[field.name])[rows]]
+
+    def build(self, *, origin_ns: int) -> T:
+        """The table, times counted from `origin_ns`, sorted by start, longest first.
+
+        Rows equal in both keep their order. The chunks are given up on the way: a trace of
+        gigabytes must not be held twice.
+        """
+        dtypes = self._table.dtypes()
+        columns: dict[str, NDArray[Any]] = {}
+        for field, chunks in zip(fields(self._table), self._chunks, strict=True):
+            columns[field.name] = _joined(chunks, dtypes[field.name])
+            chunks.clear()
+        start, end = columns["start_ns"], columns["end_ns"]
+        start -= origin_ns
+        end -= origin_ns
+        in_order = start[1:] > start[:-1]
+        in_order |= (start[1:] == start[:-1]) & (end[1:] <= end[:-1])
+        if not in_order.all():
+            order = np.lexsort((-end, start))
+            for name in columns:
+                columns[name] = columns[name][order]
+        return self._table(**columns)
+
+
+def _joined(chunks: list[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+    return np.concatenate(chunks) if chunks else np.empty(0, dtype)

@@ -6,10 +6,23 @@ microseconds turns 0.2 % idle into 4.3 % on a trace of graph replays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from decodeprof.model.trace import I64, Bool
+
+MISSING = int(np.iinfo(np.int64).min)
+"""Stands in a column of ns for a text that is no time."""
 
 # Larger than any epoch time in ns by far, and safely inside int64.
 _LIMIT_NS = 2**62
+# So many digits of ns are below the limit whatever they are.
+_SAFE_DIGITS = 18
+_COMMA, _ZERO = ord(","), ord("0")
 
 
 def ns_from_us(text: bytes) -> int | None:
@@ -40,3 +53,43 @@ def _by_decimal(text: bytes) -> int | None:
 
 def _in_range(ns: int) -> int | None:
     return ns if abs(ns) < _LIMIT_NS else None
+
+
+def ns_from_texts(texts: Sequence[msgspec.Raw]) -> I64:
+    """Convert a column of times as `ns_from_us` does, with `MISSING` in place of None.
+
+    Profilers write plain digits with three places, or none: texts of one length are converted
+    together, place by place. Anything else goes through `ns_from_us`, one by one.
+    """
+    ns = np.full(len(texts), MISSING, np.int64)
+    joined = np.frombuffer(b",".join(texts), np.uint8)
+    ends = np.append(np.flatnonzero(joined == _COMMA), len(joined))
+    odd = np.ones(len(texts), np.bool_)
+    if len(ends) == len(texts):  # No comma in a text.
+        starts = np.concatenate((ends[:0], [0], ends[:-1] + 1))[: len(texts)]
+        lengths = ends - starts
+        for length in np.unique(lengths).tolist():
+            rows = np.flatnonzero(lengths == length)
+            ns[rows], good = _of_one_length(joined, starts[rows], length)
+            odd[rows] = ~good
+    for row in np.flatnonzero(odd).tolist():
+        value = ns_from_us(bytes(texts[row]))
+        ns[row] = MISSING if value is None else value
+    return ns
+
+
+def _of_one_length(text: NDArray[np.uint8], starts: I64, length: int) -> tuple[I64, Bool]:
+    """The values of texts of `length` bytes, and which of them are plain digits."""
+    point = length - 4
+    decimal = point > 0 and bool((text[starts + point] == ord(".")).all())
+    places = [k for k in range(length) if not (decimal and k == point)]
+    ns = np.zeros(len(starts), np.int64)
+    if not places or len(places) + (0 if decimal else 3) > _SAFE_DIGITS:
+        return ns, np.zeros(len(starts), np.bool_)
+    good = np.ones(len(starts), np.bool_)
+    for place in places:
+        digit = text[starts + place] - np.uint8(_ZERO)  # Wraps to 10 and more for other bytes.
+        good &= digit <= 9
+        ns *= 10
+        ns += digit
+    return (ns if decimal else ns * 1000), good

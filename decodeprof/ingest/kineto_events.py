@@ -1,8 +1,9 @@
 """What does an event of torch.profiler's JSON look like? Typed structs, decoded by msgspec.
 
 Only the fields that the analysis uses are named; msgspec skips the rest without building objects.
-Fields whose JSON type differs between versions (times, process and thread ids) stay raw text, so
-that one odd value cannot refuse a whole file, and so that times keep their digits.
+Times, process and thread ids stay raw text: their JSON type differs between versions, and times
+must keep their digits. Raw texts point into the buffer that was decoded: they are good until the
+next block is read.
 """
 
 from __future__ import annotations
@@ -10,19 +11,60 @@ from __future__ import annotations
 import msgspec
 
 _NOTHING = msgspec.Raw(b"")
+NONE = -1
 Number = int | float | str | None
 
 
+class Args(msgspec.Struct, gc=False):
+    """The arguments of every sort of event, in the order in which profilers write most of them.
+
+    msgspec finds a field fastest where it expects it. The texts of shapes are kept raw, since they
+    repeat.
+    """
+
+    external: Number = msgspec.field(default=NONE, name="External id")
+    scalars: msgspec.Raw = msgspec.field(default=_NOTHING, name="Concrete Inputs")
+    types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
+    strides: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Strides")
+    dims: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
+    device: Number = NONE
+    stream: Number = NONE
+    correlation: Number = NONE
+    grid: msgspec.Raw = _NOTHING
+    block: msgspec.Raw = _NOTHING
+    graph_node: Number = msgspec.field(default=NONE, name="graph node id")
+    bytes: Number = NONE
+    old_external: Number = msgspec.field(default=NONE, name="external id")
+    old_dims: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input dims")
+    old_bytes: Number = msgspec.field(default=NONE, name="Bytes")
+    sync_kind: str | None = msgspec.field(default=None, name="cuda_sync_kind")
+    waits_event: Number = msgspec.field(default=NONE, name="wait_on_cuda_event_id")
+    recorded_by: Number = msgspec.field(default=NONE, name="wait_on_cuda_event_record_corr_id")
+
+
 class Event(msgspec.Struct, gc=False):
-    """One entry of `traceEvents`."""
+    """One entry of `traceEvents`, as profilers write it."""
 
     ph: str = ""
     cat: str = ""
-    name: str | int | float | None = ""
-    ts: msgspec.Raw = _NOTHING
-    dur: msgspec.Raw = _NOTHING
+    name: str = ""
     pid: msgspec.Raw = _NOTHING
     tid: msgspec.Raw = _NOTHING
+    ts: msgspec.Raw = _NOTHING
+    dur: msgspec.Raw = _NOTHING
+    args: Args | None = None
+
+
+class LooseEvent(msgspec.Struct, gc=False):
+    """One entry of `traceEvents` whose values are of unexpected types."""
+
+    ph: Number | bool | list[msgspec.Raw] | dict[str, msgspec.Raw] = ""
+    cat: Number | bool | list[msgspec.Raw] | dict[str, msgspec.Raw] = ""
+    name: Number | bool | list[msgspec.Raw] | dict[str, msgspec.Raw] = ""
+    pid: msgspec.Raw = _NOTHING
+    tid: msgspec.Raw = _NOTHING
+    ts: msgspec.Raw = _NOTHING
+    dur: msgspec.Raw = _NOTHING
     args: msgspec.Raw = _NOTHING
 
 
@@ -37,10 +79,12 @@ class DeviceProperties(msgspec.Struct, gc=False):
     sm_count: Number = msgspec.field(default=None, name="numSms")
 
 
-class File(msgspec.Struct):
-    """The top level; a file of 2020 is the bare list of events instead."""
+class Top(msgspec.Struct):
+    """The top level without its events; a file of 2020 is the bare list of events instead."""
 
-    events: list[Event] = msgspec.field(name="traceEvents")
+    events: msgspec.Raw | msgspec.UnsetType = msgspec.field(
+        default=msgspec.UNSET, name="traceEvents"
+    )
     devices: msgspec.Raw = msgspec.field(default=_NOTHING, name="deviceProperties")
     base_ns: Number = msgspec.field(default=None, name="baseTimeNanoseconds")
     record_shapes: Number | bool = None
@@ -51,65 +95,19 @@ class File(msgspec.Struct):
     hip_runtime: Number = msgspec.field(default=None, name="hip_runtime_version")
 
 
-class DeviceArgs(msgspec.Struct, gc=False):
-    """Arguments of a kernel, copy or set."""
-
-    device: Number = None
-    stream: Number = None
-    correlation: Number = None
-    external: Number = msgspec.field(default=None, name="External id")
-    old_external: Number = msgspec.field(default=None, name="external id")
-    bytes: Number = None
-    old_bytes: Number = msgspec.field(default=None, name="Bytes")
-    graph_node: Number = msgspec.field(default=None, name="graph node id")
-    grid: list[Number] | None = None
-    block: list[Number] | None = None
-
-
-class CallArgs(msgspec.Struct, gc=False):
-    """Arguments of a runtime or driver call."""
-
-    correlation: Number = None
-    external: Number = msgspec.field(default=None, name="External id")
-    old_external: Number = msgspec.field(default=None, name="external id")
-
-
-class OpArgs(msgspec.Struct, gc=False):
-    """Arguments of a framework op; the text of shapes is kept raw, since it repeats."""
-
-    external: Number = msgspec.field(default=None, name="External id")
-    old_external: Number = msgspec.field(default=None, name="external id")
-    dims: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
-    old_dims: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input dims")
-    strides: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Strides")
-    types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
-    scalars: msgspec.Raw = msgspec.field(default=_NOTHING, name="Concrete Inputs")
-
-
-class SyncArgs(msgspec.Struct, gc=False):
-    """Arguments of a cuda_sync row."""
-
-    kind: str | None = msgspec.field(default=None, name="cuda_sync_kind")
-    stream: Number = None
-    device: Number = None
-    correlation: Number = None
-    waits_stream: Number = msgspec.field(default=None, name="wait_on_stream")
-    waits_event: Number = msgspec.field(default=None, name="wait_on_cuda_event_id")
-    recorded_by: Number = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
-
-
-DEVICE_ARGS = msgspec.json.Decoder(DeviceArgs)
-CALL_ARGS = msgspec.json.Decoder(CallArgs)
-OP_ARGS = msgspec.json.Decoder(OpArgs)
-SYNC_ARGS = msgspec.json.Decoder(SyncArgs)
+ARGS = msgspec.json.Decoder(Args)
 DEVICES = msgspec.json.Decoder(list[DeviceProperties])
-FILE = msgspec.json.Decoder(File)
-BARE_LIST = msgspec.json.Decoder(list[Event])
+TOP = msgspec.json.Decoder(Top)
+EVENT = msgspec.json.Decoder(Event)
+EVENTS = msgspec.json.Decoder(list[Event])
+LOOSE_EVENT = msgspec.json.Decoder(LooseEvent)
+LIST = msgspec.json.Decoder(list[msgspec.Raw])
+JSON = msgspec.json.Decoder(msgspec.Raw)
 
 _INT64_MAX = 2**63 - 1
 
 
-def whole(value: Number, default: int = -1) -> int:
+def whole(value: Number, default: int = NONE) -> int:
     """An integer out of what may be an int, a float, a numeric string or nothing.
 
     What does not fit int64 is `default`: such values occur in arguments and mean nothing here.

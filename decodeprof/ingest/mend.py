@@ -1,9 +1,10 @@
 """How does a trace that is almost JSON become JSON, with nothing invented?
 
 Real files hold bare ``inf`` and ``NaN`` (a copy of no duration has an infinite bandwidth), bytes
-that are no UTF-8, control characters and lone backslashes (Windows paths) in names. A strict
-decoder refuses such a file whole. This second pass, made only then, changes these and nothing else:
-values become null, and characters inside strings become ones that JSON allows.
+that are no UTF-8, control characters and lone backslashes (Windows paths) in names, quotes in names
+that nobody escaped, and log lines. A strict decoder refuses such a text whole. This second pass,
+made only then and only where it is needed, changes these and nothing else: values become null, and
+characters inside strings become ones that JSON allows.
 """
 
 from __future__ import annotations
@@ -27,38 +28,76 @@ _ESCAPE = re.compile(
     r"|\\"
 )
 _REPLACEMENT = "\ufffd"
+# What Kineto's logger writes: severity, date, time, process and thread, source line.
+_LOG_LINE = re.compile(
+    rb"^[ \t]*(?:VERBOSE|DEBUG|INFO|WARNING|ERROR|STAGE):[ \t]?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d.*\n?",
+    re.MULTILINE,
+)
+# A field whose value is text, up to the quote that another field or the event's end follows.
+_TEXT_FIELD = re.compile(
+    rb'(?P<key>"(?:name|cat)"[ \t]*:[ \t]*")(?P<text>.*?)'
+    rb'(?P<end>"[ \t]*(?:,?\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s|bp)"[ \t]*:|\s*\}))',
+    re.DOTALL,
+)
+_LONE_QUOTE = re.compile(rb'(?<!\\)((?:\\\\)*)"')
+
+NOT_UTF8 = "characters that are not UTF-8 were replaced"
+NO_NUMBER = "infinite values and NaN were left out"
+FORBIDDEN = "texts with characters that JSON forbids were mended"
+QUOTES = "texts with quotes that were not escaped were mended"
+LOG_LINES = "log lines were left out"
 
 
-def mend(data: bytes) -> tuple[bytes, list[str]]:
+def mend(data: bytes) -> tuple[bytes, Counter[str]]:
     """Make JSON out of almost-JSON.
 
     Returns:
-        The text, and one sentence for each sort of change; no sentence when nothing was changed.
+        The text, and how often each sort of change was made; nothing when nothing was changed.
     """
     changes: Counter[str] = Counter()
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         text = data.decode("utf-8", "replace")
-        changes["characters that are not UTF-8 were replaced"] += text.count(_REPLACEMENT)
+        changes[NOT_UTF8] += text.count(_REPLACEMENT)
 
     def piece(match: re.Match[str]) -> str:
         inner = match["string"]
         if inner is None:
-            changes["infinite values and NaN were left out"] += 1
+            changes[NO_NUMBER] += 1
             return "null"
         if "\\" not in inner and not _CONTROL.search(inner):
             return match[0]
         mended = _CONTROL.sub(" ", inner)
         mended = _ESCAPE.sub(_escape, mended)
         if mended != inner:
-            changes["texts with characters that JSON forbids were mended"] += 1
+            changes[FORBIDDEN] += 1
         return f'"{mended}"'
 
-    text = _PIECE.sub(piece, text)
-    return text.encode("utf-8"), [
-        f"the file is not valid JSON: {what} ({count:,})" for what, count in sorted(changes.items())
-    ]
+    return _PIECE.sub(piece, text).encode("utf-8"), changes
+
+
+def escape_quotes(data: bytes) -> tuple[bytes, Counter[str]]:
+    """Escape the quotes inside names: a name ends where another field of the event begins."""
+    changes: Counter[str] = Counter()
+
+    def field(match: re.Match[bytes]) -> bytes:
+        text = _LONE_QUOTE.sub(rb'\1\\"', match["text"])
+        # A folder's name may end in a backslash, which would escape the closing quote.
+        if (len(text) - len(text.rstrip(b"\\"))) % 2:
+            text += b"\\"
+        if text == match["text"]:
+            return match[0]
+        changes[QUOTES] += 1
+        return match["key"] + text + match["end"]
+
+    return _TEXT_FIELD.sub(field, data), changes
+
+
+def without_log_lines(data: bytes) -> tuple[bytes, Counter[str]]:
+    """Take out lines that a logger wrote into the file."""
+    text, count = _LOG_LINE.subn(b"", data)
+    return text, Counter({LOG_LINES: count} if count else {})
 
 
 def _escape(match: re.Match[str]) -> str:

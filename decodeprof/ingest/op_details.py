@@ -7,45 +7,50 @@ key, so that each is decoded once.
 from __future__ import annotations
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from decodeprof.ingest.kineto_events import OpArgs
+from decodeprof.ingest.kineto_events import Args
 from decodeprof.model.trace import NONE, OpDetail
 
 _ANY = msgspec.json.Decoder()
+# A byte that valid JSON cannot hold.
+_BETWEEN = b"\0"
 
 
 class Details:
     """Interns op arguments."""
 
     def __init__(self) -> None:
-        self._index: dict[tuple[bytes, bytes, bytes, bytes], int] = {}
+        self._index: dict[bytes, int] = {}
         self._details: list[OpDetail] = []
         self.any_shapes = False
 
-    def index(self, args: OpArgs) -> int:
-        """The index of these arguments in `all`; -1 when none were recorded."""
-        key = (
-            bytes(args.dims) or bytes(args.old_dims),
-            bytes(args.strides),
-            bytes(args.types),
-            bytes(args.scalars),
-        )
-        if not key[0]:
+    def column(self, args: list[Args]) -> NDArray[np.int32]:
+        """The index of each argument list in `all`; -1 when none were recorded."""
+        join, known = _BETWEEN.join, self._index
+        keys = [join((a.dims, a.strides, a.types, a.scalars, a.old_dims)) for a in args]
+        for key in keys:
+            if key not in known:
+                known[key] = self._new(key)
+        return np.array([known[key] for key in keys], np.int32)
+
+    def _new(self, key: bytes) -> int:
+        dims, strides, types, scalars, old_dims = key.split(_BETWEEN, 4)
+        shapes = dims or old_dims
+        if not shapes:
             return NONE
         self.any_shapes = True
-        found = self._index.get(key)
-        if found is None:
-            found = self._index[key] = len(self._details)
-            self._details.append(
-                OpDetail(
-                    shapes=tuple(_shape(x) for x in _list(key[0])),
-                    strides=tuple(_shape(x) for x in _list(key[1])),
-                    dtypes=tuple(str(x) for x in _list(key[2])),
-                    scalars=tuple(str(x) for x in _list(key[3])),
-                    lists=tuple(_shapes(x) for x in _list(key[0])),
-                )
+        self._details.append(
+            OpDetail(
+                shapes=tuple(_shape(x) for x in _list(shapes)),
+                strides=tuple(_shape(x) for x in _list(strides)),
+                dtypes=tuple(str(x) for x in _list(types)),
+                scalars=tuple(str(x) for x in _list(scalars)),
+                lists=tuple(_shapes(x) for x in _list(shapes)),
             )
-        return found
+        )
+        return len(self._details) - 1
 
     def all(self) -> tuple[OpDetail, ...]:
         """Every distinct argument list."""

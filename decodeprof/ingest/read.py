@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from dataclasses import replace
 from pathlib import Path
 
 from decodeprof.errors import InputError
 from decodeprof.ingest import nsys_convert, torch_trace
+from decodeprof.ingest.byte_source import open_source
 from decodeprof.ingest.nsys.database import MAGIC as SQLITE
 from decodeprof.ingest.nsys.export import Export, read_export
 from decodeprof.model.trace import Trace
 
-_GZIP = b"\x1f\x8b"
 _DATABASES = (".sqlite", ".sqlite3", ".db")
 _MAGIC = {
     b"PK\x03\x04": "a zip archive",
     b"\x28\xb5\x2f\xfd": "a zstd file",
     b"\x7fELF": "a program",
 }
+_MAGIC_BYTES = max(map(len, _MAGIC))
 
 
 def is_nsys(path: Path) -> bool:
@@ -62,29 +61,17 @@ def read_trace(path: Path) -> Trace:
     if is_nsys(path):
         return read_nsys(path).process()
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            start = file.read(_MAGIC_BYTES)
     except FileNotFoundError:
         raise InputError(f"there is no file `{path}`") from None
     except OSError as error:
         raise InputError(f"cannot read `{path}`", why=str(error.strerror)) from None
     for magic, what in _MAGIC.items():
-        if data.startswith(magic):
+        if start.startswith(magic):
             raise InputError(
                 f"`{path.name}` is {what}, no trace that can be read",
                 hint="decodeprof reads torch.profiler's .json and .json.gz, reports and SQLite "
                 "exports of nsys, and its own recordings",
             )
-    if data.startswith(_GZIP):
-        data = _unzip(data, path.name)
-    return torch_trace.parse(data, name=path.name)
-
-
-def _unzip(data: bytes, name: str) -> bytes:
-    try:
-        return gzip.decompress(data)
-    except (EOFError, OSError, zlib.error) as error:
-        raise InputError(
-            f"`{name}` cannot be unpacked",
-            why=f"the gzip data is damaged or cut short: {error}",
-            hint="was the program that wrote it ended while writing? export it again",
-        ) from None
+    return torch_trace.parse_source(lambda: open_source(path), name=path.name)

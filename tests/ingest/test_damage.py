@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,7 @@ def test_characters_in_names(inside: bytes, read_as: str, caveats: int) -> None:
 
 def test_mending_leaves_valid_text_alone() -> None:
     for text in TEXTS.values():
-        assert mend(text) == (text, [])
+        assert mend(text) == (text, Counter())
 
 
 @given(value=st.recursive(
@@ -100,7 +101,7 @@ def test_mending_changes_no_valid_json(value: object) -> None:
     for text in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
         if re.search(r"\\ud[89a-f]|[\ud800-\udfff]", text):
             continue
-        assert mend(text.encode()) == (text.encode(), [])
+        assert mend(text.encode()) == (text.encode(), Counter())
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -132,8 +133,8 @@ def test_leading_newlines_and_a_byte_order_mark(layout: str) -> None:
         (b"\x7fELFrest", "is a program"),
         (b"\x28\xb5\x2f\xfdrest", "is a zstd file"),
         (b"\x1f\x8b", "cannot be unpacked"),
-        (gzip.compress(PLAIN)[:-20], "cut short"),
-        (gzip.compress(PLAIN)[:200] + b"\xff" * 50 + gzip.compress(PLAIN)[250:], "damaged"),
+        (gzip.compress(PLAIN)[:30], "cut short"),
+        (gzip.compress(PLAIN)[:20] + b"\xff" * 50 + gzip.compress(PLAIN)[70:], "damaged"),
         (gzip.compress(b""), "is empty"),
         (gzip.compress(b"no json"), "it is not valid JSON"),
     ],
@@ -145,15 +146,6 @@ def test_what_is_no_trace_says_so(tmp_path: Path, data: bytes, says: str) -> Non
     assert says in message(caught.value)
     # A user's file is named without the folders that led to it.
     assert str(tmp_path) not in message(caught.value)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("share", [0.02, 0.3, 0.7, 0.98])
-def test_a_file_that_was_cut_short_says_so(tmp_path: Path, layout: str, share: float) -> None:
-    text = TEXTS[layout]
-    with pytest.raises(InputError, match=r"`trace\.json`") as caught:
-        read_bytes(tmp_path, text[: int(len(text) * share)])
-    assert "ended while writing" in caught.value.hint
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:
