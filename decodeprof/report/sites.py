@@ -136,7 +136,7 @@ def kernels_section(diagnosis: Diagnosis) -> Section:
     blocks: list[Block] = []
     for rows, first, most in ((families, "family", len(families)), (named, "name", MOST_KERNELS)):
         if rows:
-            blocks.append(_kernel_table(rows, first=first, most=most, total_ns=total))
+            blocks.append(kernel_table(rows, first=first, most=most, total_ns=total))
     if not any(row.achieved_bytes_per_s for row in diagnosis.kernels):
         blocks.append(Note("unknown", line("bytes moved by kernels: unknown")))
     return Section("kernels", title, tuple(blocks))
@@ -176,7 +176,15 @@ def _no_kernels(diagnosis: Diagnosis) -> Note:
     return Note("none", line("none: device activity was captured, and a step holds no kernel"))
 
 
-def _kernel_table(rows: list[KernelRow], *, first: str, most: int, total_ns: int) -> Table:
+def kernel_table(rows: list[KernelRow], *, first: str, most: int, total_ns: int) -> Table:
+    """Rows of kernels under their columns.
+
+    Args:
+        rows: kernels or families, longest time first.
+        first: the first column's title.
+        most: rows to show; how many are left out is said.
+        total_ns: what a row's share is of.
+    """
     rates = any(row.achieved_bytes_per_s for row in rows)
     columns = [
         Column(first),

@@ -10,10 +10,11 @@ from decodeprof.analysis.traffic.columns import KernelTraffic
 from decodeprof.analysis.traffic.rates import rows_of_steps
 from decodeprof.diagnosis.evidence import Evidence
 from decodeprof.model.charts import CallSite
-from decodeprof.model.trace import I64, NONE, Trace
+from decodeprof.model.trace import I32, I64, NONE, Trace
 
 MOST_SITES = 40
 """Sites that are kept, by time: what is below takes a per mille of a step each."""
+_DIFFERENT = "shapes differ between steps"
 NS_PER_S = 1_000_000_000
 
 
@@ -35,11 +36,23 @@ def call_sites(evidence: Evidence) -> list[CallSite]:
         if call not in known:
             known[call] = _site(evidence, call)
         groups[known[call]].append(row)
+    groups = _of_every_step(groups, steps=evidence.steps.activity_step, n=n)
     sites = [
         _summed(evidence.trace, evidence.traffic, key, np.array(members, np.int64), n)
         for key, members in groups.items()
     ]
     return sorted(sites, key=lambda s: (-s.time_ns, s.where, s.shapes))[:MOST_SITES]
+
+
+def _of_every_step(
+    groups: dict[tuple[str, str], list[int]], *, steps: I32, n: int
+) -> dict[tuple[str, str], list[int]]:
+    """Groups that some step has no member of as one: their shapes grow from step to step."""
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for (where, shapes), members in groups.items():
+        everywhere = len(set(steps[members].tolist())) == n
+        found[where, shapes if everywhere or not shapes else _DIFFERENT].extend(members)
+    return found
 
 
 def _site(evidence: Evidence, call: int) -> tuple[str, str]:

@@ -15,6 +15,8 @@ from decodeprof.model.trace import I64, NONE
 
 _LITERAL = re.compile(r"`([^`]+)`")
 _SMALL = frozenset({"elementwise", "reduction", "norm", "softmax", "concatenate", "copy"})
+_LAUNCH_CODES = frozenset({"graph-missing"})
+LAUNCHES_SHOWN = 12
 _SMALL_CODES = frozenset({"small-kernels"})
 
 
@@ -23,13 +25,26 @@ def places(evidence: Evidence, diagnosis: Diagnosis, window: Window) -> dict[str
     found: dict[str, Place] = {}
     for finding in diagnosis.findings:
         place = (
-            _of_site(evidence, finding, window)
+            _of_launches(evidence, finding, window)
+            or _of_site(evidence, finding, window)
             or _of_chain(evidence, finding, window)
             or _of_name(evidence, finding, window)
         )
         if place is not None:
             found[finding.code] = place
     return found
+
+
+def _of_launches(evidence: Evidence, finding: Finding, window: Window) -> Place | None:
+    """A few launches in a row, for what is about launching."""
+    if finding.code not in _LAUNCH_CODES:
+        return None
+    rows = _activities(evidence, window)[:LAUNCHES_SHOWN]
+    if len(rows) < 2:
+        return None
+    table = evidence.trace.device
+    label = f"{len(rows)} activities, each launched by itself"
+    return _place(window, int(table.start_ns[rows[0]]), int(table.end_ns[rows[-1]]), label)
 
 
 def _of_site(evidence: Evidence, finding: Finding, window: Window) -> Place | None:

@@ -18,7 +18,7 @@ from decodeprof.report.html.memory import MemoryPicture, memory
 from decodeprof.report.html.roofline import RoofPicture, roofline
 from decodeprof.report.html.samples import Samples, samples
 from decodeprof.report.html.scale import percent
-from decodeprof.report.html.tables import call_sites
+from decodeprof.report.html.tables import all_kernels, call_sites
 from decodeprof.report.html.timeline import TimelinePicture, timeline
 from decodeprof.report.html.waterfall import floors_fall, gains_fall
 from decodeprof.report.names import cleaned
@@ -113,6 +113,7 @@ def html(diagnosis: Diagnosis, charts: Charts) -> str:
             floors_fall=floors_fall(diagnosis),
             gains_fall=gains_fall(diagnosis),
             tiles=_tiles(diagnosis),
+            all_kernels=all_kernels(diagnosis),
             places=charts.places,
             pages=charts.pages,
             policy=_policy(style, script),
@@ -163,6 +164,22 @@ def _tiles(diagnosis: Diagnosis) -> list[Tile]:
     return tiles
 
 
+@dataclass(frozen=True)
+class _Prose:
+    """A piece of text; a literal stood in backticks."""
+
+    text: str
+    literal: bool
+
+
+def _literals(text: str) -> list[_Prose]:
+    """Cut text at its backticks; one that is not closed stays as it is."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:
+        pieces[-2:] = ["`".join(pieces[-2:])]
+    return [_Prose(piece, bool(i % 2)) for i, piece in enumerate(pieces) if piece]
+
+
 @functools.cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
@@ -175,6 +192,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters["time"] = units.time
     environment.filters["share"] = units.share
+    environment.filters["literals"] = _literals
     environment.filters["percent"] = percent
     environment.filters["clean"] = cleaned
     environment.filters["kind"] = lambda block: type(block).__name__

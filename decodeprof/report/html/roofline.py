@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -17,8 +18,10 @@ LABELLED = 8
 """Points with a number in the picture and a row below it: what they leave takes little time."""
 LOWEST_BYTES_PER_S = 1e9
 """The axis ends here: what moves less than this hardly reads memory at all."""
-_NO_FLOPS_ROOM = 0.08
+_NO_FLOPS_ROOM = 0.16
 """Share of the width for kernels whose arithmetic is not counted."""
+_SPREAD = (0.5, 0.2, 0.8, 0.35, 0.65)
+"""Where in that room they stand: beside each other, since they have no place on the axis."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +73,18 @@ def roofline(charts: Charts) -> RoofPicture | None:
     if found is None:
         return None
     axes = _Axes.of(found.points, found.bandwidth_bytes_per_s, found.flops_per_s)
-    points = sorted(found.points, key=lambda p: (-p.time_ns, p.name))
+    points = _merged(found.points)
     longest = points[0].time_ns
     numbers = {id(point): i for i, point in enumerate(points[:LABELLED], 1)}
+    beside = itertools.cycle(_NO_FLOPS_ROOM * share for share in _SPREAD)
     dots = [
         RoofDot(
-            x=percent(axes.x(_intensity(point))),
+            x=percent(axes.x(_intensity(point)) if point.flops else next(beside)),
             y=percent(axes.y(_rate(point))),
             radius=_radius(point.time_ns / longest),
             family=point.family,
             number=numbers.get(id(point)),
-            title=f"{short_kernel_name(cleaned(point.name))}: {units.bandwidth(_rate(point))}, "
+            title=f"{point.name}: {units.bandwidth(_rate(point))}, "
             f"{units.time(point.time_ns)} a step",
         )
         # The longest last: they lie on top, with their numbers.
@@ -100,6 +104,25 @@ def roofline(charts: Charts) -> RoofPicture | None:
     )
 
 
+def _merged(points: list[RoofPoint]) -> list[RoofPoint]:
+    """Points of one short name as one, longest time first: instances of one template."""
+    groups: dict[tuple[str, str], list[RoofPoint]] = {}
+    for point in points:
+        groups.setdefault((point.family, short_kernel_name(cleaned(point.name))), []).append(point)
+    merged = [
+        RoofPoint(
+            family=family,
+            name=name,
+            count=sum(p.count for p in group),
+            time_ns=sum(p.time_ns for p in group),
+            bytes=sum(p.bytes for p in group),
+            flops=sum(p.flops for p in group),
+        )
+        for (family, name), group in groups.items()
+    ]
+    return sorted(merged, key=lambda p: (-p.time_ns, p.name))
+
+
 def _intensity(point: RoofPoint) -> float:
     return point.flops / point.bytes
 
@@ -116,7 +139,7 @@ def _radius(share: float) -> str:
 def _row(number: int, point: RoofPoint, bandwidth: float) -> RoofRow:
     return RoofRow(
         number=number,
-        name=short_kernel_name(cleaned(point.name)),
+        name=point.name,
         family=point.family,
         count=units.count(point.count),
         time=units.time(point.time_ns),
@@ -144,8 +167,6 @@ class _Axes:
         return _Axes(x[0], x[-1], y[0], y[-1])
 
     def x(self, intensity: float) -> float:
-        if intensity <= 0:
-            return _NO_FLOPS_ROOM / 2
         share = log_share(intensity, self.x_low, self.x_high)
         return _NO_FLOPS_ROOM + (1 - _NO_FLOPS_ROOM) * share
 

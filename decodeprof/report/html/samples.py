@@ -59,6 +59,8 @@ class Samples:
     runs: tuple[str, ...]
     """Where each call of the target begins in the plot in order."""
     count: int
+    left_out: bool
+    """The quantiles are of fewer samples than are drawn."""
     beyond: int
     """Samples above the axis' end."""
     low: str
@@ -87,6 +89,7 @@ def samples(diagnosis: Diagnosis, charts: Charts) -> Samples | None:
         dots=_dots(shown, low, span),
         runs=_runs([len(run) for run in charts.runs_step_ns]),
         count=len(values),
+        left_out=step.unprofiled_ns.n < len(values),
         beyond=int((values > high).sum()),
         low=units.time(low),
         high=units.time(high),

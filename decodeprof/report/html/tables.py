@@ -6,9 +6,19 @@ from decodeprof import units
 from decodeprof.model.charts import Charts
 from decodeprof.model.diagnosis import Diagnosis
 from decodeprof.report.blocks import Column, Row, Span, Table, line
+from decodeprof.report.sites import MOST_KERNELS, kernel_table, merged_by_short_name
 
 MOST_SHOWN = 20
 """Rows before the rest is folded away."""
+
+
+def all_kernels(diagnosis: Diagnosis) -> Table | None:
+    """Every kernel name of a step; None where the view's own table shows them all."""
+    rows = merged_by_short_name([row for row in diagnosis.kernels if row.name is not None])
+    if len(rows) <= MOST_KERNELS:
+        return None
+    total = sum(row.time_ns_per_step for row in diagnosis.kernels if row.name is None)
+    return kernel_table(rows, first="name", most=len(rows), total_ns=total)
 
 
 def call_sites(diagnosis: Diagnosis, charts: Charts) -> Table | None:

@@ -14,7 +14,7 @@ import msgspec
 from decodeprof import units
 from decodeprof.model.charts import CAUSES, Charts, GapTrack, HostTrack, Timeline
 from decodeprof.report.html.scale import Tick, percent, round_values
-from decodeprof.report.names import cleaned, short_kernel_name
+from decodeprof.report.names import cleaned, fitted, short_kernel_name
 from decodeprof.report.step import BUSY_KEY, CAUSE_KEYS
 
 COLUMNS = 480
@@ -263,7 +263,7 @@ def _data(found: Timeline, charts: Charts, decode_sites: int) -> dict[str, objec
         "names": [
             [
                 short_kernel_name(cleaned(name.text)) if name.family else cleaned(name.text),
-                cleaned(name.text)[:LONGEST_NAME],
+                fitted(cleaned(name.text), LONGEST_NAME),
                 -1 if name.family is None else families.index(name.family),
             ]
             for name in found.names

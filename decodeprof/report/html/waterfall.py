@@ -57,7 +57,7 @@ def floors_fall(diagnosis: Diagnosis) -> Fall | None:
     for (_, label, kind), value in zip(values, known, strict=True):
         if value:
             rows.append(scale.row(label, _kind(kind), value, note=f"{units.share(value / now)}"))
-    return Fall(tuple(rows), scale.ticks(), "Today's step, and what it cannot be shorter than")
+    return Fall(tuple(rows), scale.ticks(), "")
 
 
 def gains_fall(diagnosis: Diagnosis) -> Fall | None:
@@ -134,8 +134,7 @@ class _Scale:
     def change(self, field: str, label: str, what_if: WhatIf) -> FallRow:
         step = what_if.step_ns
         saved = max(0, self.now_ns - step.expected)
-        # A saving shorter than the units can show is none.
-        share = f"−{units.share(saved / self.now_ns)}" if saved else "saves nothing"
+        share = f"saves {units.share(saved / self.now_ns)}" if saved else "saves nothing"
         return FallRow(
             label=label,
             kind="together" if field == "all" else "change",

@@ -33,13 +33,16 @@
   // Lanes: rows of items in order of start, which do not overlap in a lane.
   const summed = (steps) => { let at = 0; return Float64Array.from(steps, (step) => (at += step)); };
   const families = data.families.map((name) => `f-${name.replaceAll(" ", "-")}`);
+  // Kernels of no known family are told apart by name.
+  const own = new Map(data.names.map((_, i) => i).filter((i) => ["f-other", "f-fused-by-a-compiler"].includes(families[data.names[i][2]])).map((name, i) => [name, `g${i % 6}`]));
+  const styleOf = (name) => own.get(name) || families[data.names[name][2]] || "f-other";
   const SORTS = { o: "op", l: "launch", s: "sync", a: "api", r: "api" };
   const lanes = [];
   const add = (label, height, items) => lanes.push({ label, height, ...items });
   const opNames = ["framework ops", "what they call"];
   for (const track of data.host) {
     const op = track.kind === "op";
-    add(op ? `host thread: ${opNames[track.depth] || "ops"}` : "host thread: CUDA calls", 18, {
+    add(op ? `host thread: ${opNames[track.depth] || "ops"}` : "host thread: CUDA calls", 20, {
       kind: op ? "op" : "api", start: summed(track.start), length: track.length, name: track.name,
       style: op ? () => "c-op" : (i) => `c-${SORTS[track.sort[i]]}`,
     });
@@ -48,9 +51,9 @@
   if (apiLane >= 0) lanes[apiLane].flowRoom = 22;
   for (const track of data.device) {
     const first = track.depth === 0;
-    add(first ? `device ${track.device}, stream ${track.stream}` : "", 18, {
+    add(first ? `device ${track.device}, stream ${track.stream}` : "", track.depth ? 16 : 22, {
       kind: "kernel", start: summed(track.start), length: track.length, name: track.name,
-      latency: track.latency, op: track.op, style: (i) => families[data.names[track.name[i]][2]] || "f-other",
+      latency: track.latency, op: track.op, style: (i) => styleOf(track.name[i]),
     });
   }
   const gapStart = summed(data.gaps.start), gapParts = data.gaps.parts;
@@ -64,11 +67,11 @@
         at += gapParts[i][p + 1];
       }
     }
-    add("device idle, by cause", 18, { kind: "gap", start: Float64Array.from(start), length, cause, gap,
+    add("device idle, by cause", 26, { kind: "gap", start: Float64Array.from(start), length, cause, gap,
       style: (i) => `c-${data.causes[cause[i]][0]}` });
   }
   const label = (lane, i) => lane.kind === "gap" ? `${data.causes[lane.cause[i]][1]} ${data.causes[lane.cause[i]][0]}`
-    : data.names[lane.name[i]][0];
+    : lane.kind === "op" ? data.names[lane.name[i]][0].replace(/^aten::/, "") : data.names[lane.name[i]][0];
   const RULER = 18, STEPS = 18, SYNCS = 16, LABEL = 14;
   let y = RULER + STEPS + (data.syncs.length ? SYNCS : 0);
   for (const lane of lanes) {
@@ -136,7 +139,8 @@
     }
     for (const [column, held] of columns) {
       let base = top + height;
-      for (const [style, share] of held) {
+      for (const style of held.size > 1 ? [...held.keys()].sort() : held.keys()) {
+        const share = held.get(style);
         const h = Math.min(Math.max(share, .06) * height, base - top);
         base -= h;
         if (!paths.has(style)) paths.set(style, []);
@@ -189,12 +193,13 @@
       const text = `${phase} ${row}: ${time(b - a)}${steady ? "" : ", not steady"}`;
       if (right - left > 40) nodes.push(make("text", { class: "tick", x: left + 4, y: RULER + 12 }, text.slice(0, Math.floor((right - left - 6) / ROOM))));
     });
+    let labelled = -20;
     for (const [i, [start, , , site]] of data.syncs.entries()) {
       if (start < from || start > to) continue;
       const px = x(start), top = RULER + STEPS;
       nodes.push(make("path", { class: "flag", d: `M${px - 5} ${top + 2}h10l-5 9z`, "data-sync": i }));
       nodes.push(make("line", { class: "sync", x1: px, x2: px, y1: top + 10, y2: HEIGHT }));
-      if (site) nodes.push(make("text", { class: "tick", x: px + 7, y: top + 11 }, String(site)));
+      if (site && px > labelled + 18) { labelled = px; nodes.push(make("text", { class: "tick", x: px + 7, y: top + 11 }, String(site))); }
     }
     lanes.forEach((lane, index) => { const own = []; drawLane(lane, index, own); nodes.push(...own); });
     drawFlows(nodes);
@@ -213,7 +218,10 @@
     nodes.push(make("rect", { class: style, x: (a - 1).toFixed(1), y: lane.top - 1, width: Math.max(b - a + 2, 3).toFixed(1), height: lane.height + 2 }));
     if (lane.kind === "kernel" && apiLane >= 0 && lane.latency[i] >= 0) nodes.push(make("path", { class: `flow ${style}`, d: flowPath(lane, i) }));
   };
-  const window_ = make("rect", { class: "window", y: 0, height: over.getAttribute("height") - 16 });
+  // With the lanes below, the picture is a map: its first lane is enough.
+  for (const one of [...over.querySelectorAll(":scope > .later")]) one.remove();
+  over.setAttribute("height", 52);
+  const window_ = make("rect", { class: "window", y: 0, height: 50 });
   over.append(window_);
   const brush = () => {
     const all = to - from >= data.length - 1;
@@ -313,7 +321,7 @@
     const index = held ? held[0] : lanes.findIndex((lane) => lane.kind === "kernel");
     if (index < 0) return;
     const lane = lanes[index];
-    let i = held ? held[1] + by : before(lane.start, from) + 1;
+    let i = held ? held[1] + by : before(lane.start, from - 1) + 1;
     i = Math.min(Math.max(i, 0), lane.start.length - 1);
     choose([index, i], { center: true });
   };
@@ -424,6 +432,20 @@
     stretch = null;
   });
 
+  // Each site's row leads to its first call here, and each call's mark to its row.
+  const linked = new Set();
+  data.syncs.forEach(([start, length, name, site], i) => {
+    const row = site && document.querySelector(`#syncs-${site} tr.above td`);
+    if (!row || linked.has(site)) return;
+    linked.add(site);
+    const link = Object.assign(document.createElement("a"), { className: "goto", href: "#timeline", textContent: "on the timeline" });
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      atSync = i;
+      goTo(start, start + length, `site ${site}: ${data.names[name][0]}, ${time(length)}`);
+    });
+    row.firstElementChild.append(" ", link);
+  });
   for (const link of document.querySelectorAll("a[data-place]")) {
     link.addEventListener("click", (event) => {
       const target = data.places[link.dataset.place];
