@@ -4,7 +4,8 @@ A `TraceBuilder` is a host program and a simple device. The program works, dispa
 and waits; each host thread has its own clock. The device starts an activity when its launch has
 arrived (launch call's start + latency) and its stream is free; a wait ends when the device has
 drained. `build` gives a `Scenario`: events in ns from the first one, and the truth about them.
-Writers (`tests.write_kineto`) turn a scenario into a file; they are apart, so that every format
+Writers (`tests.write_kineto`, `tests.write_nsys`) turn a scenario into a file; they are apart, so
+that every format
 tells the same story.
 """
 

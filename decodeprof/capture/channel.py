@@ -45,6 +45,11 @@ class Channel:
         """Say where the recording stands."""
         self.send(Progress(pass_name=pass_name, text=text, fraction=fraction))
 
+    def outlive_parent(self) -> None:
+        """Take back what `prepare_process` asked for: this process may outlive its parent."""
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
+
     def prepare_process(self) -> None:
         """Die with the parent, answer Ctrl-C, and write the stack when dying or when asked."""
         if sys.platform == "linux":

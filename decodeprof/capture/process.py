@@ -98,7 +98,7 @@ class _Child:
             stderr=subprocess.STDOUT,
             pass_fds=(theirs,),
             start_new_session=True,
-            env=_environment(order),
+            env=environment(order),
         )
         os.close(theirs)
         assert self._process.stdin is not None
@@ -199,7 +199,8 @@ class _Child:
         self._process.stdout.close()
 
 
-def _environment(order: Order) -> dict[str, str]:
+def environment(order: Order) -> dict[str, str]:
+    """The environment of a process that runs the target."""
     environment = dict(os.environ)
     # The profiler's library writes a line to stderr at each start and stop.
     environment.setdefault("KINETO_LOG_LEVEL", "6")

@@ -18,9 +18,11 @@ from decodeprof.capture.arguments import parse_arguments
 from decodeprof.capture.directory import prepare
 from decodeprof.capture.job import Failed, Job, Order, Progress, RecordingStopped
 from decodeprof.capture.places import Frame, Places
+from decodeprof.capture.nsys import left_raw, record_nsys
 from decodeprof.capture.process import Outcome, run_child
 from decodeprof.capture.target import Spec, parse_spec
-from decodeprof.errors import InputError, UsageError
+from decodeprof.errors import EXIT_INTERRUPTED, InputError, UsageError
+from decodeprof.hardware.nsys import installed
 from decodeprof.recording import (
     RECORDING_FILE,
     PassReport,
@@ -68,6 +70,9 @@ def record(job: Job, *, out: Path, progress: Callable[[Progress], None]) -> Path
             left_s = max(_FEWEST_SECONDS, job.timeout_s - (time.monotonic() - begin))
             _record_first_call(order, outcome.finished.graphs_captured_in, left_s, out, progress)
     finally:
+        if job.nsys:
+            left_s = max(_FEWEST_SECONDS, job.timeout_s - (time.monotonic() - begin))
+            record_under_nsys(order, left_s, out, progress)
         _discard_if_empty(out, created=created)
     return out
 
@@ -213,3 +218,17 @@ def _discard_if_empty(out: Path, *, created: bool) -> None:
     (out / RECORDING_FILE).unlink(missing_ok=True)
     if created:
         shutil.rmtree(out, ignore_errors=True)
+def record_under_nsys(
+    order: Order, limit_s: float, out: Path, progress: Callable[[Progress], None]
+) -> None:
+    """Record the target once more under nsys; whatever comes of it, the recording stands."""
+    recording, copies = read_recording(out), installed()
+    if copies and recording.device is None:
+        report = PassReport(name="nsys", status="skipped", reason="the target ran on the CPU alone")
+    else:
+        report = record_nsys(order, out=out, copies=copies, limit_s=limit_s, progress=progress)
+    caveats = [*recording.caveats, *left_raw(out)]
+    recording = msgspec.structs.replace(recording, caveats=caveats)
+    write_recording(out, _with_pass(recording, report))
+
+

@@ -82,6 +82,11 @@ Examples:
     help="Stop the target after so long; what had been recorded is kept.",
 )
 @click.option(
+    "--nsys",
+    is_flag=True,
+    help="Record once more under `nsys profile`, and set what it sees beside torch.profiler.",
+)
+@click.option(
     "--out",
     type=NewPath(),
     metavar="DIR",
@@ -98,6 +103,7 @@ def command(
     device: str | None,
     budget_s: float,
     timeout_s: float,
+    nsys: bool,
     out: Path | None,
     output: Output,
 ) -> None:
@@ -121,6 +127,7 @@ def command(
         timeout_s=timeout_s,
         budget_s=budget_s,
         device=device,
+        nsys=nsys,
     )
     directory, analyzed = record_and_diagnose(job, out=out)
     show_diagnosis(analyzed.diagnosis, output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +75,6 @@ def load(path: Path, *, process: int | None = None) -> Loaded:
         )
     _has_one_process(process, path)
     recording = read_recording(path)
-    nsys = path / NSYS_FILE
     trace_path = path / TRACE_FILE
     if not trace_path.is_file():
         _must_hold_timing(recording, path)
@@ -89,8 +88,20 @@ def load(path: Path, *, process: int | None = None) -> Loaded:
         recording=recording,
         name=path.resolve().name,
         first_call=read_trace(first_call) if first_call.is_file() else None,
-        nsys=read_trace(nsys) if nsys.is_file() else None,
+        nsys=_nsys_of(path),
     )
+
+
+def _nsys_of(path: Path) -> Trace | None:
+    """What nsys recorded of the same target; an unreadable export takes nothing with it."""
+    export = path / NSYS_FILE
+    if not export.is_file():
+        return None
+    try:
+        return read_trace(export)
+    except InputError as error:
+        told = f"{error.what}: {error.why}" if error.why else error.what
+        return replace(Trace.nothing(NSYS_FILE), kind="nsys", caveats=(told,))
 
 
 def _load_nsys(path: Path, process: int | None) -> Loaded:

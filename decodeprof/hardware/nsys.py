@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,6 +70,34 @@ def any_importer(copies: Sequence[Installed]) -> Path | None:
     near = (importer_of(copy.path) for copy in copies)
     elsewhere = (path for pattern in _IMPORTER_PLACES for path in _matching(pattern))
     return next((path for path in (*near, *elsewhere) if path is not None), None)
+
+
+def export_command(program: str, report: Path, *, output: Path | None = None) -> list[str]:
+    """The arguments that export a report to SQLite."""
+    to = output if output is not None else report.with_suffix(".sqlite")
+    return [program, "export", "--type", "sqlite", "--output", str(to), str(report)]
+
+
+def import_command(program: str, collected: Path, *, output: Path | None = None) -> list[str]:
+    """The arguments that turn a collected file into a report."""
+    to = output if output is not None else collected.with_suffix(".nsys-rep")
+    return [program, "-i", str(collected), "-o", str(to)]
+
+
+def import_elsewhere(collected: Path) -> str:
+    """What to do with a collected file on a machine that has an importer, as text."""
+    report = Path(collected.name).with_suffix(".nsys-rep")
+    steps = (import_command(IMPORTER, Path(collected.name)), export_command(NAME, report))
+    return (
+        "copy it to a machine with all of Nsight Systems, of the same version or a later one, and "
+        f"there: `{shown(steps[0])}` (in the host-linux-x64 folder of Nsight Systems), then "
+        f"`{shown(steps[1])}`\nthen: `decodeprof analyze {shlex.quote(report.stem + '.sqlite')}`"
+    )
+
+
+def shown(command: Sequence[str]) -> str:
+    """A command for a person to type: the program by its name, arguments quoted for a shell."""
+    return shlex.join([Path(command[0]).name, *command[1:]])
 
 
 def _matching(pattern: str) -> list[Path]:

@@ -43,39 +43,17 @@ def exported(report: Path) -> Iterator[Path]:
             source = Path(folder) / f"{report.stem}.nsys-rep"
             _import(report, source, copies)
         if not copies:
+            command = nsys.export_command(nsys.NAME, report)
             raise InputError(
                 f"`{report.name}` must be exported first, and there is no `nsys` here",
                 why="a report of Nsight Systems is read through its SQLite export",
-                hint=f"on a machine with Nsight Systems: `{_shown(export_command('nsys', report))}`"
+                hint=f"on a machine with Nsight Systems: `{nsys.shown(command)}`"
                 f"\nthen: `decodeprof analyze {shlex.quote(report.stem + '.sqlite')}`",
             )
         database = Path(folder) / f"{report.stem}.sqlite"
-        command = export_command(str(copies[0].path), source, output=database)
+        command = nsys.export_command(str(copies[0].path), source, output=database)
         _run(command, report, made=database)
         yield database
-
-
-def export_command(program: str, report: Path, *, output: Path | None = None) -> list[str]:
-    """The arguments that export a report to SQLite."""
-    to = output if output is not None else report.with_suffix(".sqlite")
-    return [program, "export", "--type", "sqlite", "--output", str(to), str(report)]
-
-
-def import_command(program: str, collected: Path, *, output: Path | None = None) -> list[str]:
-    """The arguments that turn a collected file into a report."""
-    to = output if output is not None else collected.with_suffix(".nsys-rep")
-    return [program, "-i", str(collected), "-o", str(to)]
-
-
-def elsewhere(collected: Path) -> str:
-    """What to do with a collected file on a machine that has an importer, as text."""
-    report = Path(collected.name).with_suffix(".nsys-rep")
-    steps = (import_command(nsys.IMPORTER, Path(collected.name)), export_command("nsys", report))
-    return (
-        "copy it to a machine with all of Nsight Systems, of the same version or a later one, and "
-        f"there: `{_shown(steps[0])}` (in the host-linux-x64 folder of Nsight Systems), then "
-        f"`{_shown(steps[1])}`\nthen: `decodeprof analyze {shlex.quote(report.stem + '.sqlite')}`"
-    )
 
 
 def _import(collected: Path, report: Path, copies: list[nsys.Installed]) -> None:
@@ -85,9 +63,9 @@ def _import(collected: Path, report: Path, copies: list[nsys.Installed]) -> None
             f"`{collected.name}` was collected but never imported, and no importer is here",
             why=f"{nsys.IMPORTER}, which makes a report of it, is neither on the PATH nor near an "
             "nsys",
-            hint=elsewhere(collected),
+            hint=nsys.import_elsewhere(collected),
         )
-    _run(import_command(str(importer), collected, output=report), collected, made=report)
+    _run(nsys.import_command(str(importer), collected, output=report), collected, made=report)
 
 
 def _run(command: list[str], report: Path, *, made: Path) -> None:
@@ -111,13 +89,9 @@ def _run(command: list[str], report: Path, *, made: Path) -> None:
             return
         said = done.stdout.decode(errors="replace").strip().splitlines()[-_MOST_LINES:]
         ended = f"left with code {done.returncode}" + ("" if done.returncode else ", wrote nothing")
-        why = "\n".join([f"`{_shown(command)}` {ended}", *said])
+        why = "\n".join([f"`{nsys.shown(command)}` {ended}", *said])
     raise InputError(
         f"`{report.name}` could not be exported",
         why=why,
         hint="a report can be read by an nsys of the version that recorded it, or a later one",
     )
-
-
-def _shown(command: list[str]) -> str:
-    return shlex.join([Path(command[0]).name, *command[1:]])

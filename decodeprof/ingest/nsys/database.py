@@ -8,6 +8,7 @@ the columns that are wanted. tests/bench/nsys_reading.py measures this against t
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import sqlite3
 import struct
@@ -29,6 +30,8 @@ _EXPORT_AGAIN = "let `nsys export` finish, or run it again on the report (.nsys-
 # Present in every export of any version, also in one of a run that used no GPU.
 _MARKERS = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 _MOST_TABLES_NAMED = 8
+_CHUNK_ROWS = 65_536
+"""So many rows are in memory twice: larger chunks are no faster."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +125,11 @@ class Database:
             wanted: for each column to give, its name in the table; None: the table need not have
                 it, and it is -1 throughout.
             where: a condition in SQL, without values.
+
+        Several columns joined by ``*`` stand for their product.
         """
         present = {key: column for key, column in wanted.items() if column is not None}
-        listed = ", ".join(f'CAST(ifnull("{c}", -1) AS INTEGER)' for c in present.values())
+        listed = ", ".join(f"CAST(ifnull({_quoted(c)}, -1) AS INTEGER)" for c in present.values())
         condition = f" WHERE {where}" if where else ""
         with self._told():
             count = source.rows
@@ -132,13 +137,17 @@ class Database:
                 query = f'SELECT count(*) FROM "{source.name}"{condition}'
                 (count,) = self._connection.execute(query).fetchone()
             rows = self._connection.execute(f'SELECT {listed} FROM "{source.name}"{condition}')
+            columns = {key: np.empty(count, np.int64) for key in present}
             dtype = np.dtype([(key, np.int64) for key in present])
-            try:
-                table = np.fromiter(rows, dtype, count=count)
-            except ValueError as error:
-                # Fewer rows than were counted a moment ago.
-                raise _being_written(self.path, str(error)) from None
-        columns = {key: np.ascontiguousarray(table[key]) for key in present}
+            for at in range(0, count, _CHUNK_ROWS):
+                size = min(_CHUNK_ROWS, count - at)
+                try:
+                    chunk = np.fromiter(itertools.islice(rows, size), dtype, count=size)
+                except ValueError as error:
+                    # Fewer rows than were counted a moment ago.
+                    raise _being_written(self.path, str(error)) from None
+                for key, column in columns.items():
+                    column[at : at + size] = chunk[key]
         absent = {key: np.full(count, -1, np.int64) for key in wanted if key not in present}
         return columns | absent
 
@@ -196,6 +205,10 @@ def require(database: Database, source: Source, columns: tuple[str, ...]) -> Non
             hint="export the report again with the `nsys` that recorded it: "
             "`nsys export --type sqlite report.nsys-rep`",
         )
+
+
+def _quoted(columns: str) -> str:
+    return " * ".join(f'"{column}"' for column in columns.split("*"))
 
 
 def _check_file(path: Path) -> bool:

@@ -87,24 +87,18 @@ def kernels(reader: Reader) -> Part | None:
     name = optional(source, "demangledName", "shortName", "mangledName")
     if name is None:
         require(reader.database, source, ("demangledName",))
-    sizes = {f"{what}{axis}": f"{what}{axis}" for what in ("grid", "block") for axis in "XYZ"}
-    sizes = {key: column for key, column in sizes.items() if column in source.columns}
+    sizes = {"blocks": _volume(source, "grid"), "threads_per_block": _volume(source, "block")}
     columns = _activity(reader, source, {"name": name, **sizes})
-    columns["blocks"] = _volume(columns, "grid")
-    columns["threads_per_block"] = _volume(columns, "block")
+    for key in sizes:
+        columns[key][columns[key] <= 0] = NONE
     texts = reader.strings(columns["name"])
     named = reader.named(columns["name"], lambda i: texts.get(i, f"kernel {i}"))
     return _part(columns, ActivityKind.KERNEL, named)
 
 
-def _volume(columns: dict[str, I64], what: str) -> I64:
-    axes = [columns.get(f"{what}{axis}") for axis in "XYZ"]
-    volume = np.ones(len(columns["start_ns"]), np.int64)
-    for axis in axes:
-        if axis is None:
-            return np.full(len(volume), NONE, np.int64)
-        volume = volume * axis
-    return np.where(volume > 0, volume, NONE)
+def _volume(source: Source, what: str) -> str | None:
+    axes = [f"{what}{axis}" for axis in "XYZ"]
+    return "*".join(axes) if source.columns.issuperset(axes) else None
 
 
 def copies(reader: Reader) -> Part | None:
