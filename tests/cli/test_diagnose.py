@@ -11,6 +11,7 @@ import pytest
 import decodeprof
 from decodeprof.model.diagnosis import Diagnosis
 from decodeprof.report.as_json import diagnosis_json
+from decodeprof.report.html import MARK
 from decodeprof.report.terminal import text
 from decodeprof.report.view import view
 
@@ -98,6 +99,12 @@ def test_the_recording_holds_the_diagnosis(
     assert diagnosis.step is not None
     assert diagnosis.step.unprofiled_ns is not None
     assert diagnosis.about.arguments["max_new_tokens"] == "6"
+
+
+def test_the_recording_holds_a_page(done: subprocess.CompletedProcess[str], folder: Path) -> None:
+    recording = folder / "decodeprof-runs" / "loop-generate-001"
+    assert (recording / "report.html").read_text().startswith(MARK)
+    assert "page: decodeprof-runs/loop-generate-001/report.html\n" in done.stderr
 
 
 def test_json_and_out(folder: Path) -> None:
