@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +24,7 @@ from decodeprof.capture.load import UserCodeFailed, load
 from decodeprof.capture.places import Places
 from decodeprof.capture.target import Spec, parse_spec
 from decodeprof.errors import DecodeprofError
-from decodeprof.recording import FIRST_CALL_TRACE_FILE, Environment, PassReport, Recording, Target
+from decodeprof.recording import FIRST_CALL_TRACE_FILE, Environment, Recording, Target
 
 if TYPE_CHECKING:
     from decodeprof.capture.session import Session, Watches
@@ -97,8 +96,10 @@ def _run(order: Order, spec: Spec, channel: Channel, places: Places) -> Finished
         return missing
     if order.mode == "first_call":
         return _first_call(order, spec, channel, places, watches)
+    from decodeprof.capture.run_passes import all_passes
+
     session = load_session(order, spec, channel, places, watches)
-    _all_passes(session)
+    all_passes(session)
     return Finished(
         graphs_captured_in=session.graphs_captured_in, no_gpu_activity=session.no_gpu_activity
     )
@@ -166,56 +167,6 @@ def load_session(
         target=target,
         recording=recording,
     )
-
-
-def _all_passes(session: Session) -> None:
-    from decodeprof.capture import measure, passes, warmup
-
-    _essential(session, "warmup", warmup.warm_up)
-    _essential(session, "timing", measure.measure)
-    _optional(session, "ceilings", passes.ceilings)
-    _optional(session, "profile", passes.profile)
-    _optional(session, "sync_debug", passes.sync_debug_pass)
-    _optional(session, "gpu_trace", passes.gpu_trace_pass)
-
-
-def _essential(session: Session, name: str, run: Callable[[Session], PassReport]) -> None:
-    """Run a pass without which the others are not worth running."""
-    session.channel.progress(name, "")
-    begin = time.monotonic()
-    try:
-        report = run(session)
-    except UserCodeFailed as failed:
-        partly = session.calls > 1 if name == "warmup" else session.recording.timing is not None
-        status = "partial" if partly else "failed"
-        _report(session, PassReport(name=name, status=status, reason=session.reason(failed)), begin)
-        raise
-    _report(session, report, begin)
-
-
-def _optional(session: Session, name: str, run: Callable[[Session], PassReport]) -> None:
-    """Run a pass; if it fails, the others are run all the same."""
-    session.channel.progress(name, "")
-    begin = time.monotonic()
-    try:
-        report = run(session)
-    except UserCodeFailed as failed:
-        reason = session.reason(failed)
-        report = PassReport(name=name, status="failed", reason=reason)
-        if isinstance(failed.error, KeyboardInterrupt):
-            _report(session, report, begin)
-            raise
-        session.caveat(f"the target failed in the {name} pass, after {session.calls - 1} calls")
-    except RuntimeError as error:  # A CUDA error, or one of the profiler's own.
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        report = PassReport(name=name, status="failed", reason=reason)
-    _report(session, report, begin)
-
-
-def _report(session: Session, report: PassReport, begin: float) -> None:
-    seconds = round(time.monotonic() - begin, 3)
-    session.change(compile=session.watches.compiled.info(session.places))
-    session.report(msgspec.structs.replace(report, seconds=seconds))
 
 
 def _first_call(
