@@ -1,7 +1,8 @@
 """Rule 1: did somebody say what a step is? A user's marks, or a server's own annotations.
 
-Marks are exact. ProfilerStep# and servers' annotations are taken as they are; what a step's phase
-is follows from its text (vLLM: numbers of context and generation requests; SGLang: EXTEND, DECODE),
+Marks are exact. ProfilerStep# and servers' annotations are taken as they are, SGLang's own before
+those in vLLM's form, which some recorders put around a step with all that prepares it. A step's phase
+follows from its text (vLLM: numbers of context and generation requests; SGLang: EXTEND, DECODE),
 else from the query length that an embedding was called with, else it is unknown ("other").
 """
 
@@ -24,7 +25,8 @@ def find(trace: Trace, context: Context) -> Cuts | None:
     del context
     for phase_of, text in (
         (_user_phase, "the engine's own marks, `decodeprof.step()`"),
-        (_server_phase, "the server's own step annotations"),
+        (_sglang_phase, "the server's own step annotations"),
+        (_vllm_phase, "the server's own step annotations"),
         (_profiler_phase, "torch.profiler's ProfilerStep# marks"),
     ):
         rows = [
@@ -42,10 +44,8 @@ def _cuts(trace: Trace, rows: list[tuple[int, str]], text: str, *, exact: bool) 
     table, queries = trace.annotations, QueryLengths(trace)
     cuts: list[Cut] = []
     reach = -1
-    for row, said in rows:
+    for row, said in _outermost(trace, rows):
         start, end = int(table.start_ns[row]), int(table.end_ns[row])
-        if start < reach:
-            continue  # nested in the one before it: the outermost counts
         reach = end
         query = queries.within(start, end)
         phase: Phase = "other"
@@ -66,22 +66,41 @@ def _cuts(trace: Trace, rows: list[tuple[int, str]], text: str, *, exact: bool) 
     )
 
 
+def _outermost(trace: Trace, rows: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Marks that lie in no other; one that holds all the others is the whole call, and no step."""
+    table = trace.annotations
+    while True:
+        kept: list[tuple[int, str]] = []
+        reach = -1
+        for row, said in rows:
+            if int(table.start_ns[row]) >= reach:
+                kept.append((row, said))
+                reach = int(table.end_ns[row])
+        if len(kept) > 1 or len(rows) == 1:
+            return kept
+        rows = [each for each in rows if each != kept[0]]
+
+
 def _user_phase(name: str) -> str | None:
     parsed = mark.parse(name)
     return parsed[1].get("phase", "decode") if parsed and parsed[0] == mark.STEP else None
 
 
-def _server_phase(name: str) -> str | None:
-    if found := _VLLM.match(name):
-        contexts, generations = int(found[1]), int(found[2])
-        if contexts and not generations:
-            return "prefill"
-        return "decode" if generations and not contexts else "mixed"
-    if found := _SGLANG.fullmatch(name):
-        return {"DECODE": "decode", "EXTEND": "prefill", "PREFILL": "prefill"}.get(
-            found[1], "mixed"
-        )
-    return None
+def _vllm_phase(name: str) -> str | None:
+    found = _VLLM.match(name)
+    if found is None:
+        return None
+    contexts, generations = int(found[1]), int(found[2])
+    if contexts and not generations:
+        return "prefill"
+    return "decode" if generations and not contexts else "mixed"
+
+
+def _sglang_phase(name: str) -> str | None:
+    found = _SGLANG.fullmatch(name)
+    if found is None:
+        return None
+    return {"DECODE": "decode", "EXTEND": "prefill", "PREFILL": "prefill"}.get(found[1], "mixed")
 
 
 def _profiler_phase(name: str) -> str | None:

@@ -56,6 +56,38 @@ def test_a_mark_within_a_mark_is_part_of_it() -> None:
     assert counts(found(b)) == [24, 24, 24]
 
 
+def test_a_mark_around_all_others_is_the_call_and_no_step() -> None:
+    b = TraceBuilder()
+    with (
+        b.annotation(mark.label(mark.STEP, phase="decode")),
+        b.annotation(mark.label(mark.STEP, phase="prefill")),
+    ):
+        b.launch("before the first step", 1 * US)
+        for phase in ("prefill", "decode", "decode"):
+            with b.annotation(mark.label(mark.STEP, phase=phase)):
+                one_step(b)
+    steps = found(b)
+    assert steps.phases == ("prefill", "decode", "decode")
+    assert counts(steps) == [12, 12, 12]
+    assert "1 device activity launched outside all steps" in steps.left_out
+
+
+def test_an_engines_own_annotation_comes_before_one_around_all_that_prepares_it() -> None:
+    b = TraceBuilder()
+    with b.annotation("execute_15360_context_15(sq1sk1sqsq1sqsk1)_generation_0(sq0sk0sqsq0sqsk0)"):
+        b.launch("of the step before: its own wait follows", 1 * US)
+        b.work(9_000 * US)
+        with b.annotation("step[EXTEND bs=15 toks=15360]"):
+            layer(b)
+            inside = b.now
+        b.launch("sampling, after the step", 1 * US)
+    steps = found(b)
+    assert (steps.phases, steps.single, counts(steps)) == (("prefill",), True, [4])
+    assert int(steps.host_end_ns[0]) == inside
+    assert int(steps.window_ns[0]) < 9_000 * US
+    assert "2 device activities launched outside all steps" in steps.left_out
+
+
 def test_one_mark_is_one_step_and_not_steady() -> None:
     b = TraceBuilder()
     with b.annotation(mark.label(mark.STEP, phase="decode")):
