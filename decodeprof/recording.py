@@ -80,6 +80,8 @@ class Ceilings(msgspec.Struct, frozen=True, kw_only=True):
     """Time per node of a graph of 1,000 such kernels, kernel included."""
     node_gap_ns: int | None = None
     """What each activity of a graph costs beside its duration when launched by itself."""
+    node_gap_large_ns: int | None = None
+    """The same for kernels of more than 32 blocks, which hide much of it; None: as the others."""
     graph_launch_ns: int | None = None
     """Host time of one graph launch call."""
     kernel_latency_ns: int | None = None
@@ -119,6 +121,11 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """interval | budget | runs: why repetition ended."""
     half_interval_share: float | None = None
     """Half the 95 % interval of the median, over the median, when it ended."""
+    graph_ns: list[int] = []
+    """Device time of each graph replay of one more call, in order, queued behind other work: a
+    profiler distorts the gaps between a graph's nodes, so a trace does not show what it takes."""
+    graph_host_ns: list[int] = []
+    """Host time of the same replays' calls, which a profiler makes a hundred times longer."""
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ entry in the compiled code. Hooks are never there while something is compiled fo
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 from collections.abc import Callable, Hashable, Mapping
@@ -178,8 +179,10 @@ def watch_graphs(watch: Watch, on_capture: Callable[[], None]) -> None:
             key = self._decodeprof_key = ("graph", next(numbers))
         watch.replays += 1
         watch.enter(mark.REPLAY, key, NO_SHAPE)
+        around = watch.around_replays or contextlib.nullcontext
         try:
-            replay(self)
+            with around():
+                replay(self)
         finally:
             watch.leave()
 

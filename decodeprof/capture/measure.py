@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 import torch
 
 from decodeprof.capture import about
 from decodeprof.capture.compiled import compiled_graphs
+from decodeprof.capture.graph_times import time_graphs
 from decodeprof.capture.session import Session
 from decodeprof.capture.statistics import half_interval_share
 from decodeprof.capture.timing import (
@@ -53,6 +55,7 @@ def measure(session: Session) -> PassReport:
     _save(session, runs, stopped_by=stopped_by, share=share)
     _note_uneven(session, runs)
     reason = _cross_check(session, runs)
+    _add_graph_times(session)
     return PassReport(name="timing", status="done", reason=reason, new_tokens=tokens)
 
 
@@ -95,6 +98,18 @@ def _note_uneven(session: Session, runs: list[Run]) -> None:
         session.caveat(f"the target's calls differ: they took {listed} decode steps")
 
 
+def _add_graph_times(session: Session) -> None:
+    if not session.on_device or not session.watches.steps.replays:
+        return
+    clock, timing = time_graphs(session), session.recording.timing
+    if clock is not None and timing is not None:
+        session.change(
+            timing=msgspec.structs.replace(
+                timing, graph_ns=clock.device_ns(), graph_host_ns=clock.host_ns
+            )
+        )
+
+
 def _cross_check(session: Session, runs: list[Run]) -> str:
     """Time runs of half the tokens, for the slope; why not, where that is not possible."""
     name, tokens = session.token_parameter, session.recording.target.new_tokens
@@ -113,13 +128,6 @@ def _cross_check(session: Session, runs: list[Run]) -> str:
     session.varies = session.steps > 0
     timing = session.recording.timing
     assert timing is not None
-    session.change(
-        timing=Timing(
-            method=timing.method,
-            runs=timing.runs,
-            stopped_by=timing.stopped_by,
-            half_interval_share=timing.half_interval_share,
-            slope_ns_per_token=slope_ns_per_token(runs, short),
-        )
-    )
+    slope_ns = slope_ns_per_token(runs, short)
+    session.change(timing=msgspec.structs.replace(timing, slope_ns_per_token=slope_ns))
     return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
+import time
 from typing import Any
 
 from decodeprof.capture import ceilings as ceilings_of
@@ -31,6 +32,8 @@ _KERNELS = 60_000
 """So many are read back in a few seconds."""
 _NS_PER_KERNEL = 2_000
 """Of a short kernel with its gap; a step that takes longer for each has fewer kernels."""
+_WARM_SECONDS = 0.5
+"""Of work before a profile; power limits settle within a tenth of that."""
 NO_DEVICE = "the target ran on the CPU alone"
 
 
@@ -91,6 +94,9 @@ def profile(session: Session) -> PassReport:
         all_threads=session.other_threads,
         max_steps=steps if session.steps else None,
     )
+    if session.on_device:
+        profiled.prepare()
+        _warm_device(session, override)
     profiled.begin()
     try:
         session.call(profiled, override=override, around=profiled.call())
@@ -109,6 +115,19 @@ def profile(session: Session) -> PassReport:
     session.no_gpu_activity = session.on_device and not (counts.kernels or counts.launches)
     tokens = next(iter(override.values())) if override else session.recording.target.new_tokens
     return PassReport(name="profile", status=status, reason=reason, new_tokens=tokens)
+
+
+def _warm_device(session: Session, override: dict[str, int] | None) -> None:
+    """Keep the device at work as the timing did, so that its clocks are those of the timed steps.
+
+    An idle device runs its first tens of milliseconds at higher clocks than it can hold: on an H200
+    a large matrix product took 1.36 ms in a profile of 40 ms, and 1.63 ms when run for seconds.
+    """
+    begin = time.monotonic()
+    while True:
+        session.call(override=override)
+        if time.monotonic() - begin > _WARM_SECONDS:
+            return
 
 
 def write_scrubbed(session: Session, trace: bytes, *, file: str) -> EventCounts:

@@ -61,15 +61,24 @@ class Session:
         self._call: Any = None
         self._open: dict[int, list[Any]] = {}
         self.boundaries = 0
+        self._prepared = False
         self.running = False
         self.stopped_early = False
+
+    def prepare(self) -> None:
+        """Do what takes the profiler a second, so that `begin` takes no time; optional."""
+        self._profiler.prepare_trace()
+        self._prepared = True
 
     def begin(self) -> None:
         """Start the profiler, and wake it with one kernel that belongs to no step."""
         one = torch.zeros(1, device="cuda") if self._on_device else torch.zeros(1)
         self._watch.ours = True
         try:
-            self._profiler.start()
+            if self._prepared:
+                self._profiler.start_trace()
+            else:
+                self._profiler.start()
         finally:
             self._watch.ours = False
         self.running = True

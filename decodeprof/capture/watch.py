@@ -11,7 +11,8 @@ torch is not imported here: `hooks` connects it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -99,6 +100,8 @@ class Watch:
         self._known_graphs: set[Hashable] = set()
         self.replays = 0
         """All replays, wherever they were called."""
+        self.around_replays: Callable[[], AbstractContextManager[None]] | None = None
+        """Entered around each replay, where something wants to time them."""
 
     def discover(self) -> None:
         """From now on, note every outermost call, and report no boundary."""

@@ -49,6 +49,9 @@ def floors_of(evidence: Evidence, predicted: Predictions) -> Floors | None:
             gaps=min(int(evidence.counts.activities[figures.shown]), figures.gaps),
             gap_ns=gap,
             unprofiled_ns=unprofiled.median if unprofiled else None,
+            replayed_ns=predicted.outcomes.floor_ns
+            if predicted.outcomes and evidence.decode
+            else None,
         ),
         bytes_ns=_ns(floor.bytes, bandwidth.per_s),
         bytes=floor.bytes,
@@ -60,13 +63,15 @@ def floors_of(evidence: Evidence, predicted: Predictions) -> Floors | None:
     )
 
 
-def _device_ns(busy_ns: int, *, gaps: int, gap_ns: int, unprofiled_ns: int | None) -> int:
+def _device_ns(
+    busy_ns: int, *, gaps: int, gap_ns: int, unprofiled_ns: int | None, replayed_ns: int | None
+) -> int:
     """Busy time and one node gap for each time that the device paused; overlap leaves none.
 
-    A profiler makes a graph's nodes last longer (by up to a fifth on an H200): what the step took
+    Replay, where there is one, knows which gaps are shorter than that. A profiler makes a graph's nodes last longer (by up to a fifth on an H200): what the step took
     without it is then the better floor.
     """
-    floor = busy_ns + gaps * gap_ns
+    floor = busy_ns + gaps * gap_ns if replayed_ns is None else replayed_ns
     return floor if unprofiled_ns is None else min(floor, unprofiled_ns)
 
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from decodeprof.analysis.host import launching_thread
-from decodeprof.analysis.replay.build import build_program, prepare
-from decodeprof.analysis.replay.changes import graph_costs, scaled
+from decodeprof.analysis.replay.build import Source, build_program, prepare
+from decodeprof.analysis.replay.changes import GraphCosts, graph_costs, grid_shifts, scaled
 from decodeprof.analysis.replay.errors import WITHHOLD_ABOVE_SHARE, reproduce
 from decodeprof.analysis.replay.exposed import exposed_costs
 from decodeprof.analysis.replay.fusable import Chain, fusable_chains
 from decodeprof.analysis.replay.fusion import roles
+from decodeprof.analysis.replay.graph_spans import GraphTimes, graph_times, with_graph_times
 from decodeprof.analysis.replay.program import Program
 from decodeprof.analysis.replay.scale import host_scale
 from decodeprof.analysis.replay.what_if import (
@@ -31,6 +32,9 @@ from decodeprof.analysis.replay.what_if import (
 from decodeprof.diagnosis.evidence import Evidence
 from decodeprof.model.diagnosis import Distribution, Range, Replay, WhatIf, WhatIfs
 from decodeprof.model.trace import I64, NONE
+
+# A replay this near to the unprofiled step tells of it, though no host work had to be scaled.
+AS_TIMED_SHARE = 0.03
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,9 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
         return _withheld(
             known, f"replay misses the recorded device times by {100 * (error or 1):.1f} %"
         )
-    program = build_program(source, rows)
+    program = with_graph_times(
+        build_program(source, rows), evidence.trace, _graph_times(evidence, source)
+    )
     scale = host_scale(program, unprofiled.median) if unprofiled else None
     if scale is not None:
         program = scaled(program, scale)
@@ -139,14 +145,16 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
         roles=roles(evidence.trace, program),
         costs=costs,
         spread_share=_spread_share(unprofiled, evidence),
+        in_graph_ns=_in_graph_ns(evidence, program, costs),
     )
     outcomes = what_ifs(question)
+    as_timed = scale is not None or _equal(outcomes.step_ns, unprofiled)
     exposed = exposed_costs(program, _site_of_call(evidence))
     return Predictions(
-        replay=Replay(error_share=error, host_scale=scale),
+        replay=Replay(error_share=error, host_scale=scale, step_ns=outcomes.step_ns),
         outcomes=outcomes,
-        # Unscaled replay is in the recording's own time, device-bound or not.
-        in_profiled_time=scale is None,
+        # Unscaled replay is in the recording's own time, unless that turns out to be the timed one.
+        in_profiled_time=not as_timed,
         exposed_ns=exposed,
         host_ns=_host_ns(program) if scale is not None else None,
         node_gap_ns=costs.node_gap_ns,
@@ -154,6 +162,34 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
         site_saving_ns=_site_savings(question, exposed, _site_of_call(evidence)),
         chains=_chains(question, evidence),
     )
+
+
+def _graph_times(evidence: Evidence, source: Source) -> dict[bytes, GraphTimes]:
+    timing = evidence.recording.timing if evidence.recording else None
+    if timing is None:
+        return {}
+    return graph_times(
+        evidence.trace,
+        source.launches,
+        device_ns=timing.graph_ns,
+        host_ns=timing.graph_host_ns,
+        queued_ns=source.delays.queued_ns["graph"],
+    )
+
+
+def _in_graph_ns(evidence: Evidence, program: Program, costs: GraphCosts) -> I64 | None:
+    """What larger kernels take less as nodes, where the device's two node gaps were measured."""
+    ceilings = evidence.recording.ceilings if evidence.recording else None
+    if ceilings is None or ceilings.node_gap_large_ns is None or ceilings.node_gap_ns is None:
+        return None
+    less = ceilings.node_gap_large_ns - costs.node_gap_ns
+    return grid_shifts(evidence.trace, program, small_ns=0, large_ns=min(less, 0))
+
+
+def _equal(step_ns: int, unprofiled: Distribution | None) -> bool:
+    if unprofiled is None:
+        return False
+    return abs(step_ns - unprofiled.median) <= AS_TIMED_SHARE * unprofiled.median
 
 
 def _site_savings(

@@ -179,6 +179,8 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
     error_share: float | None
     host_scale: float | None
+    step_ns: int | None = None
+    """The step as replayed, unchanged, in the time of the what-ifs."""
 
 
 class Range(msgspec.Struct, frozen=True, kw_only=True):
@@ -327,6 +329,27 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     model: dict[str, int | str] = {}
 
 
+class AgreementRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One quantity of a steady decode step, as each source saw it."""
+
+    quantity: str
+    """kernels | launches | graph_launches | syncs | busy_ns | step_ns."""
+    values: dict[str, float | None]
+    """By source; null: the source cannot see it."""
+    agrees: bool | None
+    """null: fewer than two sources can see it."""
+    explanation: str | None = None
+    """Why they differ, or why one is silent; null: they agree, or the cause is not known."""
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """The sources that saw the same run, side by side."""
+
+    sources: list[str]
+    """unprofiled, sync_debug, gpu_trace, torch, nsys: those that there are."""
+    rows: list[AgreementRow]
+
+
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """All that decodeprof concluded from one recording or trace."""
 
@@ -352,6 +375,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     about: About
     sources: dict[str, dict[int, str]] = {}
     """Source text by file and line, as it stood when recorded."""
+    agreement: Agreement | None = None
+    """Sources side by side; null: fewer than two saw the run."""
 
 
 def json_schema() -> bytes:

@@ -217,7 +217,7 @@ def floors_section(diagnosis: Diagnosis) -> Section | None:
 def _floor_facts(floors: Floors, step: StepFigures | None) -> list[Fact | None]:
     gap = units.time(floors.node_gap_ns)
     source = "" if floors.node_gap_source is None else f" ({floors.node_gap_source})"
-    device = f"busy + {gap} between activities{source}"
+    device = f"busy + up to {gap} between the activities that there are{source}"
     if step and step.unprofiled_ns and step.unprofiled_ns.median == floors.device_ns:
         device = f"the unprofiled step: as profiled, busy and {gap} between activities are more"
     return [

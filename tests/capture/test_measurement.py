@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodeprof.capture.calibration import floor_ns, gap_ns, read
+from decodeprof.capture.calibration import Kernel, floor_ns, node_gaps_ns, read
 from decodeprof.capture.passes import completeness, steps_for
 from decodeprof.capture.scrub import (
     EventCounts,
@@ -177,15 +177,34 @@ def test_what_a_trace_lacks_is_said(counts: EventCounts, on_device: bool, said: 
 
 
 def test_a_short_profile_shows_latencies_and_kernel_times() -> None:
-    durations, latencies = read(TRACE)
-    assert latencies[0] == 5125
-    assert len(durations) == len(latencies)
+    kernels = read(TRACE)
+    assert kernels[0].latency_ns == 5125
+    assert kernels[0].blocks >= 1
     assert floor_ns([5125, 5000, 9000]) == 5000
     assert floor_ns([]) is None
 
 
-def test_the_node_gap_is_the_graphs_time_less_its_kernels() -> None:
-    rounds = [[900, 900, 900, 900]] + [[700, 800, 700, 800]] * 4  # the first still warms up
-    assert gap_ns(3000 + 4 * 410, [ns for one in rounds for ns in one]) == 410
-    assert gap_ns(2900, [ns for one in rounds for ns in one]) == 0
-    assert gap_ns(3000, []) is None
+def rounds(few: int, many: int) -> list[Kernel]:
+    """Five rounds of so many small and large kernels; the first still warms up."""
+    made = []
+    for extra in (300, 0, 0, 0, 0):
+        made += [Kernel(duration_ns=700 + extra, latency_ns=0, blocks=1)] * few
+        made += [Kernel(duration_ns=5000 + extra, latency_ns=0, blocks=900)] * many
+    return made
+
+
+def test_two_graphs_tell_the_gap_of_small_kernels_from_that_of_large_ones() -> None:
+    small_ns = 11 * (700 + 430) + 2 * (5000 + 90)
+    large_ns = 2 * (700 + 430) + 11 * (5000 + 90)
+    found = node_gaps_ns(small_ns, rounds(11, 2), large_ns, rounds(2, 11))
+    assert found == (430, 90)
+
+
+def test_mixtures_that_are_alike_give_one_gap() -> None:
+    graph_ns = 11 * (700 + 400) + 2 * (5000 + 400)
+    found = node_gaps_ns(graph_ns, rounds(11, 2), graph_ns, rounds(11, 2))
+    assert found == (400, None)
+
+
+def test_no_kernels_give_no_gap() -> None:
+    assert node_gaps_ns(3000, [], 3000, []) == (None, None)

@@ -1,6 +1,6 @@
 """Run the Hugging Face story on this GPU; print its tables, write JSON.
 
-python tests/gpu/hf_story_h200.py --out DIR
+python tests/gpu/hf_story_h200.py --out DIR [--part checks …] [--variant compiled …]
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,21 @@ SLOW_REPEATS = 1
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    out = parser.parse_args().out
+    parser.add_argument("--part", action="append", choices=["sanitizer", "checks", "lengths"])
+    parser.add_argument("--variant", action="append", choices=list(VARIANTS))
+    given = parser.parse_args()
+    out = given.out
     out.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     results: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
-    parts = {"sanitizer": sanitized, "checks": checks, "lengths": lengths}
+    parts: dict[str, Callable[[], Any]] = {
+        "sanitizer": sanitized,
+        "checks": checks,
+        "lengths": lambda: lengths(given.variant or list(VARIANTS)),
+    }
     for name, part in parts.items():
+        if given.part and name not in given.part:
+            continue
         try:
             results[name] = part()
         except Exception as error:  # one part's failure must not cost the GPU time of the others
@@ -46,12 +56,12 @@ def main() -> int:
     return 0
 
 
-def lengths() -> list[dict[str, Any]]:
+def lengths(names: list[str]) -> list[dict[str, Any]]:
     print(
         f"{'variant':<20} {'tokens':>6} {'ms':>8} {'tok/s':>8} {'peak MB':>8} {'held MB':>8} frag"
     )
     rows = []
-    for name in VARIANTS:
+    for name in names:
         for new_tokens in LENGTHS:
             repeats = SLOW_REPEATS if name == "no_cache" else 2
             row = measure(name, batch=BATCH, new_tokens=new_tokens, repeats=repeats)

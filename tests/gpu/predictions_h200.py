@@ -35,6 +35,8 @@ class Case:
     """graph | sync | fusion"""
 
 
+SLOW_CALL_SECONDS = 0.2
+"""Of a call of 20 steps."""
 W, S = "tests/gpu/targets/workloads.py", "decodeprof.reference.stages"
 CASES = (
     Case("batch1", f"{W}:batch1", "cuda_graph", "graph"),
@@ -133,6 +135,13 @@ def programs(name: str) -> tuple[Generate, Generate]:
     return others[name]
 
 
+def before_is_slow(program: Generate) -> bool:
+    """Whether a step takes so long that one round of slopes takes seconds."""
+    began = time.perf_counter()
+    program(20)
+    return time.perf_counter() - began > SLOW_CALL_SECONDS
+
+
 def measure(names: list[str], out: Path) -> None:
     """Time both programs of each case, without a profiler; written after each."""
     from decodeprof.reference.measure import step_counts, step_ns
@@ -148,7 +157,7 @@ def measure(names: list[str], out: Path) -> None:
             most = 400
             repeats = [
                 (step_ns(before, most_tokens=most), step_ns(after, most_tokens=most))
-                for _ in range(2)
+                for _ in range(1 if before_is_slow(before) else 2)
             ]
             measured[name] = {
                 "before_ns": statistics.median(r[0] for r in repeats),

@@ -96,9 +96,9 @@ def what_ifs(question: Question) -> Outcomes:
     program = question.program
     before = replay(program)
     alone = replay(without_host(program))
-    floor = device_floor_ns(program, question.costs.node_gap_ns)
+    floor = device_floor_ns(question.for_graphs, question.costs.node_gap_ns)
     bound = before.period_ns - alone.period_ns < DEVICE_BOUND_SHARE * before.period_ns
-    told = _Teller(question=question, before=before, device_bound=bound)
+    told = _Teller(question=question, before=before, device_bound=bound, floor_ns=floor)
     waits = np.asarray(program.events.op == WAIT)
     smaller = fused(program, question.roles, question.traffic)
     fuses = smaller.activities < program.activities
@@ -107,6 +107,7 @@ def what_ifs(question: Question) -> Outcomes:
     captures = int(graph.events.is_launch.sum()) < launches
     together = without_waits(smaller)
     if captures:
+        together = without_waits(fused(question.for_graphs, question.roles, question.traffic))
         together = as_graphs(together, np.zeros(len(together.events), bool), question.costs)
     return Outcomes(
         step_ns=before.step_ns,
@@ -133,7 +134,8 @@ def remove_waits(question: Question, chosen: Bool) -> Outcome:
     before = replay(program)
     alone = replay(without_host(program)).period_ns
     bound = before.period_ns - alone < DEVICE_BOUND_SHARE * before.period_ns
-    told = _Teller(question=question, before=before, device_bound=bound)
+    floor = device_floor_ns(question.for_graphs, question.costs.node_gap_ns)
+    told = _Teller(question=question, before=before, device_bound=bound, floor_ns=floor)
     return told.no_syncs(without_waits(program, chosen))
 
 
@@ -159,8 +161,17 @@ class _Teller:
     question: Question
     before: ReplayResult
     device_bound: bool
+    floor_ns: int
 
-    def _outcome(self, program: Program, *, share: float, least_ns: int, assumes: str) -> Outcome:
+    def _outcome(
+        self,
+        program: Program,
+        *,
+        share: float,
+        least_ns: int,
+        assumes: str,
+        floor_ns: int | None = None,
+    ) -> Outcome:
         step = self.before.step_ns
         # No change makes a step longer that it is meant to shorten.
         expected = min(replay(program).step_ns, step)
@@ -169,6 +180,8 @@ class _Teller:
         # the device decides, since clocks fall when its gaps are taken away.
         busy = min(device_floor_ns(program, 0), expected)
         low = max(expected - width, busy - round(self.question.spread_share * step / 2), 0)
+        # What keeps the kernels that there are stays above their floor.
+        low = max(low, min(self.floor_ns if floor_ns is None else floor_ns, expected))
         high = max(expected + width, step) if self.device_bound else min(expected + width, step)
         high = max(high, low + round(self.question.spread_share * step), expected)
         steps = max(program.steps, 1)
@@ -229,6 +242,7 @@ class _Teller:
             program,
             share=FUSION_SHARE,
             least_ns=0,
+            floor_ns=0,
             assumes=(
                 f"{self.question.program.activities / max(program.steps, 1):,.0f} activities "
                 f"become {program.activities / max(program.steps, 1):,.0f}: each chain between "
@@ -257,6 +271,7 @@ class _Teller:
             program,
             share=FUSION_SHARE,
             least_ns=0,
+            floor_ns=0,
             assumes="no waits, fused chains and one graph launch a step, all together.",
         )
 

@@ -23,6 +23,8 @@ from decodeprof.reference.state import State
 Step = Callable[[], torch.Tensor]
 
 CAPACITY = 512
+HF_CAPACITY = 2048
+"""Steps until `transformers`' cache, which counts them by itself, is full: it is never reset."""
 TOY_DEPTH = 32
 TOY_WIDTH = 2048
 LARGE_BATCH = 4096
@@ -69,10 +71,10 @@ def transformers_static() -> Step:
 
     from tests.gpu.targets import hf_generate
 
-    cache = StaticCache(config=hf_generate.config(), max_cache_len=CAPACITY)
+    cache = StaticCache(config=hf_generate.config(), max_cache_len=HF_CAPACITY)
     token = torch.zeros((1, 1), dtype=torch.int64, device=hf_generate.DEVICE)
     position = torch.full((1,), 40, device=hf_generate.DEVICE)
-    mask = torch.ones((1, 1, 1, CAPACITY), dtype=torch.bool, device=hf_generate.DEVICE)
+    mask = torch.ones((1, 1, 1, HF_CAPACITY), dtype=torch.bool, device=hf_generate.DEVICE)
 
     def run() -> torch.Tensor:
         out = hf_generate.model(
@@ -108,7 +110,7 @@ def toy(rows: int) -> Step:
 
 def medium() -> Step:
     """Kernels that each last a few times as long as their launch."""
-    x = torch.randn(READ_KERNELS, 8_000_000, device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(READ_KERNELS, 30_000_000, device="cuda", dtype=torch.bfloat16)
     out = torch.empty_like(x[0])
 
     def run() -> torch.Tensor:
