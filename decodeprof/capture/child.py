@@ -63,8 +63,8 @@ def main(work: Work | None = None) -> None:
         channel.send((work or _run)(order, spec, channel, places))
     except UserCodeFailed as failed:
         channel.send(explain(failed.error, during=failed.during, places=places))
-    except KeyboardInterrupt as error:
-        channel.send(explain(error, during="between two calls", places=places))
+    except KeyboardInterrupt:
+        channel.send(Failed(what="stopped by Ctrl-C"))
     except DecodeprofError as error:
         channel.send(explain(error, during="", places=places))
 
@@ -73,6 +73,9 @@ def _report_own_errors(channel: Channel) -> None:
     """Say so when it is decodeprof that fails; the traceback goes to stderr as always."""
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            channel.send(Failed(what="stopped by Ctrl-C"))
+            return
         sys.__excepthook__(kind, error, trace)
         text = "".join(traceback.format_exception_only(error)).strip()
         hint = "the traceback above belongs into a report of this bug"

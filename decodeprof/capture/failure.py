@@ -24,7 +24,9 @@ def explain(error: BaseException, *, during: str, places: Places) -> Failed:
     if isinstance(error, DecodeprofError):
         asked_wrongly = isinstance(error, UsageError)
         return Failed(what=error.what, why=error.why, hint=error.hint, asked_wrongly=asked_wrongly)
-    frames = "\n".join(user_frames(error, places))
+    # Where an interruption fell inside a library, or in decodeprof, says nothing.
+    interrupted = isinstance(error, KeyboardInterrupt)
+    frames = "\n".join(user_frames(error, places, users_alone=interrupted))
     if isinstance(error, SystemExit):
         shown = "" if error.code is None else repr(error.code)
         return Failed(
@@ -32,7 +34,7 @@ def explain(error: BaseException, *, during: str, places: Places) -> Failed:
             why=frames,
             hint="keep it below `if __name__ == '__main__':`, or return instead",
         )
-    if isinstance(error, KeyboardInterrupt):
+    if interrupted:
         return Failed(what=f"stopped by Ctrl-C {during}", why=frames)
     message = _message(error, places)
     if type(error).__name__ == "OutOfMemoryError":
@@ -71,8 +73,14 @@ def _message(error: BaseException, places: Places) -> str:
     return "\n".join(lines)
 
 
-def user_frames(error: BaseException, places: Places) -> list[str]:
-    """The traceback's lines in the user's own files, and the innermost one wherever it is."""
+def user_frames(error: BaseException, places: Places, *, users_alone: bool = False) -> list[str]:
+    """The traceback's lines in the user's own files.
+
+    Args:
+        error: what was raised.
+        places: tells the user's files from others, and shortens names.
+        users_alone: leave the innermost one out where it is in no file of the user's.
+    """
     frames: list[tuple[Frame, str]] = []
     for frame, line in traceback.walk_tb(error.__traceback__):
         module = str(frame.f_globals.get("__name__", ""))
@@ -82,8 +90,8 @@ def user_frames(error: BaseException, places: Places) -> list[str]:
         shown = Frame(code.co_filename, line, code.co_qualname)
         frames.append((shown, _source(shown)))
     users = [each for each in frames if not places.is_package(each[0].file)]
-    chosen = users or frames[-3:]
-    if frames and frames[-1] not in chosen:
+    chosen = users if users_alone else users or frames[-3:]
+    if frames and frames[-1] not in chosen and not users_alone:
         chosen = [*chosen, frames[-1]]
     if len(chosen) > _MAX_SHOWN_FRAMES:
         chosen = [*chosen[:2], *chosen[2 - _MAX_SHOWN_FRAMES :]]

@@ -75,9 +75,11 @@ def run_child(
             child.listen(deadline)
         except KeyboardInterrupt:
             child.outcome.ended_by = "interrupt"
-            child.signal(signal.SIGINT)
-            with contextlib.suppress(KeyboardInterrupt):  # Pressed again: no more patience.
-                child.listen(time.monotonic() + _STOP_GRACE_S)
+            # Before its first word it is still importing, and can only end in a traceback.
+            if child.spoke:
+                child.signal(signal.SIGINT)
+                with contextlib.suppress(KeyboardInterrupt):  # Pressed again: no more patience.
+                    child.listen(time.monotonic() + _STOP_GRACE_S)
     finally:
         child.end()
     return child.outcome
@@ -86,6 +88,8 @@ def run_child(
 class _Child:
     def __init__(self, order: Order, progress: Callable[[Progress], None], module: str) -> None:
         self.outcome = Outcome()
+        self.spoke = False
+        """Whether it has sent a message yet."""
         self._progress = progress
         self._partial = b""
         self._looked = 0.0
@@ -157,6 +161,7 @@ class _Child:
                 self.outcome.stack.append(Frame(found[1], int(found[2]), found[3]))
             return
         message = msgspec.json.decode(line, type=Message)
+        self.spoke = True
         if isinstance(message, Progress):
             self.outcome.last_pass = message.pass_name
             self._progress(message)

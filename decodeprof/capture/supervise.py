@@ -6,6 +6,7 @@ endless loop, Ctrl-C or `os._exit` ends in a plain message, and what had been re
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import signal
 import time
@@ -34,6 +35,8 @@ from decodeprof.recording import (
 _FEWEST_SECONDS = 10.0
 """What is left of the time limit for the first-call process, at least."""
 _USEFUL = ("done", "partial")
+IN_USER_CODE = "stopped by Ctrl-C "
+"""How the child's word begins when the interruption fell into the user's code; it says where."""
 
 
 def record(job: Job, *, out: Path, progress: Callable[[Progress], None]) -> Path:
@@ -92,19 +95,39 @@ def _stopped(outcome: Outcome, job: Job, spec: Spec, out: Path) -> Exception:
         return UsageError(failed.what, why=failed.why, hint=failed.hint)
     told = ending(outcome, job, spec)
     kept = _complete(outcome, told, out)
+    if outcome.ended_by == "interrupt":
+        return _interrupted(told, kept, out)
     if kept:
         why = f"{told.why}\nkept in `{out}`: {', '.join(kept)}".strip()
         # Before the first timed run there is nothing that a report could say.
-        told_by = f"what was recorded: `decodeprof analyze {out}`" if "timing" in kept else ""
+        told_by = _told_by(out) if "timing" in kept else ""
         hint = told.hint or told_by
         return RecordingStopped(told.what, why=why, hint=hint, directory=out)
     return RecordingStopped(told.what, why=told.why, hint=told.hint)
 
 
+def _told_by(out: Path) -> str:
+    return f"what was recorded: `decodeprof analyze {shlex.quote(str(out))}`"
+
+
+def _interrupted(told: Failed, kept: list[str], out: Path) -> RecordingStopped:
+    """What the user did is no failure of anything: where it fell, and what there is to look at."""
+    hint = "nothing had been recorded"
+    if kept:
+        hint = _told_by(out) if "timing" in kept else f"kept in `{out}`: {', '.join(kept)}"
+    stopped = RecordingStopped(told.what, why=told.why, hint=hint, directory=out if kept else None)
+    stopped.exit_code = EXIT_INTERRUPTED
+    return stopped
+
+
 def ending(outcome: Outcome, job: Job, spec: Spec) -> Failed:
     """In words, why a child did not finish: its own, where it could say so."""
-    if outcome.failed is not None and outcome.ended_by != "timeout":
-        return outcome.failed
+    failed = outcome.failed
+    # What a program raises because it was interrupted is not why it ended.
+    interrupted = outcome.ended_by == "interrupt"
+    own = failed is not None and (not interrupted or failed.what.startswith(IN_USER_CODE))
+    if failed is not None and own and outcome.ended_by != "timeout":
+        return failed
     return _ending(outcome, job, spec)
 
 

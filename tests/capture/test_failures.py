@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import torch
 
 from decodeprof.capture import Job, RecordingStopped, new_directory, record
 from decodeprof.capture.directory import prepare
+from decodeprof.capture.failure import explain, user_frames
+from decodeprof.capture.places import PYTHON, Places
 from decodeprof.diagnosis.pipeline import analyze_path
 from decodeprof.errors import UsageError
 from decodeprof.recording import read_recording
@@ -110,8 +113,8 @@ try:
     record(job, out=Path({str(out)!r}), progress=lambda _: None)
 except RecordingStopped as error:
     print(error.what)
-    print(error.why)
-    sys.exit(5)
+    print(error.hint)
+    sys.exit(error.exit_code)
 """
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -122,13 +125,33 @@ except RecordingStopped as error:
                 break
         process.send_signal(signal.SIGINT)
         stdout, _ = process.communicate(timeout=60)
-    assert process.returncode == 5
-    assert "stopped by Ctrl-C in call 9" in stdout
-    assert "kept in" in stdout
+    assert process.returncode == 130
+    assert stdout == (
+        f"stopped by Ctrl-C in call 9\nwhat was recorded: `decodeprof analyze {out}`\n"
+    )
     # What the target prints on its stdout comes out of our stderr.
     assert "waiting for good" not in stdout
     statuses = {each.name: each.status for each in read_recording(out).passes}
     assert statuses == {"warmup": "done", "timing": "partial"}
+
+
+def test_an_interruption_shows_the_users_frames_alone(tmp_path: Path) -> None:
+    script = tmp_path / "loop.py"
+    script.write_text(
+        "import signal, statistics\n"
+        "def step():\n"
+        "    statistics.mean(map(signal.raise_signal, [signal.SIGINT]))\n"
+    )
+    scope: dict[str, Callable[[], None]] = {}
+    exec(compile(script.read_text(), str(script), "exec"), scope)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        scope["step"]()
+    places = Places(str(tmp_path))
+    assert user_frames(caught.value, places)[-1].startswith(f"{PYTHON}/statistics.py:")
+    told = explain(caught.value, during="in call 2", places=places)
+    assert told.what == "stopped by Ctrl-C in call 2"
+    lines = [line for line in told.why.splitlines() if "test_failures.py" not in line]
+    assert lines == ["loop.py:3 step: statistics.mean(map(signal.raise_signal, [signal.SIGINT]))"]
 
 
 def test_no_process_is_left_behind(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from decodeprof.report.view import view
 pytest.importorskip("torch")
 
 SCRIPT = """
+import time
+
 import torch
 
 model = torch.nn.Sequential(torch.nn.Embedding(20, 8), torch.nn.Linear(8, 20)).eval()
@@ -33,6 +36,16 @@ def generate(model, max_new_tokens):
         token = int(model(torch.tensor([token])).argmax())
         tokens.append(token)
     return tokens
+
+
+def waits(max_new_tokens=4):
+    global calls
+    calls += 1
+    if calls > 8:
+        print("waiting for good", flush=True)
+        while True:
+            time.sleep(0.01)
+    return generate(model, max_new_tokens)
 
 
 def breaks_later(max_new_tokens=4):
@@ -141,3 +154,30 @@ def test_what_was_recorded_before_the_target_failed_is_kept_and_named(folder: Pa
     assert "RuntimeError: the seventh call fails" in done.stderr
     assert "half" in done.stderr
     assert (folder / "half" / "recording.json").exists()
+
+
+def test_ctrl_c_is_one_calm_line_and_what_was_recorded_is_kept(folder: Path) -> None:
+    arguments = ("diagnose", "loop.py:waits", "--budget", "60", "--out", "so far")
+    with subprocess.Popen(
+        [sys.executable, "-m", "decodeprof", *arguments],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "waiting for good" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    # A path with a blank is quoted, so that the command can be pasted.
+    assert err.splitlines()[-1] == (
+        "stopped by Ctrl-C in call 9; what was recorded: `decodeprof analyze 'so far'`"
+    )
+    assert "Traceback" not in err
+    assert (folder / "so far" / "recording.json").exists()
