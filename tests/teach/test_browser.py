@@ -1,0 +1,204 @@
+"""The page in a browser: sliders move the pictures, nothing is asked for, keys do all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decodeprof.analysis.replay.run import replay
+from decodeprof.teach.curves import packaged_curves
+from decodeprof.teach.exercises import EXERCISES
+from decodeprof.teach.page import learn_page
+from decodeprof.teach.steps import Settings, program
+from tests.browser import as_seen, chromium, requests
+
+SLIDERS = ("batch", "layers", "width", "context", "launch_ns", "bandwidth_gb_s", "sync_every")
+
+PATHS = "[...timeline.querySelectorAll('path')].map(path => path.outerHTML).join()"
+DOTS = "document.querySelectorAll('#chart .dot-eager, #chart .dot-graph').length"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("learn") / "learn.html"
+    path.write_text(learn_page(packaged_curves()))
+    return path
+
+
+@pytest.fixture
+def page(browser: Any, file: Path) -> Iterator[Any]:
+    """The browser with a fresh page, whose console must be empty at the end."""
+    as_seen(browser)
+    browser.get(file.as_uri())
+    settle(browser)
+    yield browser
+    assert browser.get_log("browser") == []
+
+
+def run(browser: Any, script: str) -> Any:
+    return browser.execute_script(f"return {script}")
+
+
+def settle(browser: Any) -> None:
+    """Wait until the curves, which come last, are drawn."""
+    browser.execute_async_script("setTimeout(arguments[0], 120);")
+
+
+def pictures(browser: Any) -> dict[str, str]:
+    return {
+        "timeline": run(
+            browser, "[...timeline.querySelectorAll('path')].map(p => p.outerHTML).join()"
+        ),
+        "chart": run(browser, "chart.innerHTML"),
+        "answer": run(browser, "answer.textContent"),
+        "floors": run(browser, "floors.innerHTML"),
+    }
+
+
+def press(browser: Any, *keys: str) -> None:
+    from selenium.webdriver.common.by import By
+
+    for key in keys:
+        browser.switch_to.active_element.send_keys(key)
+    assert browser.find_elements(By.ID, "lab")
+    settle(browser)
+
+
+def test_it_asks_for_nothing(page: Any, file: Path) -> None:
+    asked = [url for url in requests(page) if not url.startswith("data:")]
+    assert asked == [file.as_uri()]
+
+
+@pytest.mark.parametrize("name", SLIDERS)
+def test_each_slider_moves_the_pictures_by_keyboard(page: Any, name: str) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    run(page, "document.getElementById('shown').focus()")
+    press(page, Keys.END)
+    if name == "bandwidth_gb_s":
+        # Only the device's own time shows it.
+        run(page, "document.getElementById('graph').click()")
+    before = pictures(page)
+    text = run(page, f"document.getElementById('{name}-out').textContent")
+    run(page, f"document.getElementById('{name}').focus()")
+    key = Keys.ARROW_LEFT if name == "launch_ns" else Keys.ARROW_RIGHT
+    press(page, *[Keys.END] if name == "sync_every" else [key] * 3)
+    after = pictures(page)
+    assert run(page, f"document.getElementById('{name}-out').textContent") != text
+    assert after["timeline"] != before["timeline"]
+    assert after["chart"] != before["chart"]
+
+
+@pytest.mark.parametrize("name", ["fused", "graph"])
+def test_the_switches_move_the_pictures(page: Any, name: str) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    before = pictures(page)
+    run(page, f"document.getElementById('{name}').focus()")
+    press(page, Keys.SPACE)
+    after = pictures(page)
+    assert {key for key in before if before[key] != after[key]} == set(before)
+
+
+def test_the_answer_is_what_replay_says(page: Any) -> None:
+    step_ms = replay(program(Settings())).step_ns / 1e6
+    answer = run(page, "answer.textContent").replace("\u00a0", " ")
+    assert answer.startswith(f"Launch-bound: a step takes {step_ms:.1f} ms")
+
+
+def test_behind_the_crossing_launches_no_longer_bound_it(page: Any) -> None:
+    run(page, "[...document.querySelectorAll('#crossing button')].at(-1).click()")
+    settle(page)
+    assert run(page, "answer.textContent").startswith("Kernel-bound")
+    assert run(page, "document.activeElement.id") == "h-lab"
+
+
+def test_a_graph_that_is_read_after_each_step_waits(page: Any) -> None:
+    run(page, "document.querySelector('#sync button').click()")
+    settle(page)
+    assert run(page, "document.querySelectorAll('#timeline .k-wait').length") == 1
+    assert "waits for" in run(page, "document.getElementById('timeline-text').textContent")
+
+
+def test_the_film_runs_and_can_be_stopped(page: Any) -> None:
+    run(page, "play.getAttribute('aria-pressed') === 'true' || play.click()")
+    before = run(page, "document.querySelector('.cursor').getAttribute('x1')")
+    settle(page)
+    assert run(page, "document.querySelector('.cursor').getAttribute('x1')") != before
+    run(page, "play.click()")
+    stopped = run(page, "document.querySelector('.cursor').getAttribute('x1')")
+    settle(page)
+    assert run(page, "document.querySelector('.cursor').getAttribute('x1')") == stopped
+
+
+def test_measured_dots_stand_beside_the_model(page: Any) -> None:
+    dots = sum(
+        (point.eager_ns is not None) + (point.graph_ns is not None)
+        for point in packaged_curves()[0].points
+    )
+    assert (
+        run(page, "document.querySelectorAll('#chart .dot-eager, #chart .dot-graph').length")
+        == dots
+    )
+    run(page, "document.getElementById('as-measured').click()")
+    settle(page)
+    assert "measured (" in run(page, "document.getElementById('chart-text').textContent")
+
+
+def test_the_exercises_are_checked(page: Any) -> None:
+    for index, exercise in enumerate(EXERCISES):
+        form = f"document.forms[{index}]"
+        wrong = (exercise.answer + 1) % len(exercise.options)
+        run(page, f"{form}.querySelector('button').click()")
+        assert run(page, f"{form}.querySelector('.verdict').textContent") == "Choose one first."
+        run(page, f"{form}.elements['{exercise.key}'][{wrong}].click()")
+        run(page, f"{form}.querySelector('button').click()")
+        assert "Not this one" in run(page, f"{form}.querySelector('.verdict').textContent")
+        assert run(page, f"{form}.querySelector('.why').hidden")
+        run(page, f"{form}.elements['{exercise.key}'][{exercise.answer}].click()")
+        run(page, f"{form}.querySelector('button').click()")
+        assert run(page, f"{form}.querySelector('.verdict').textContent") == "Right."
+        assert not run(page, f"{form}.querySelector('.why').hidden")
+    assert run(page, "score.textContent") == "5 of 5 right."
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_400_pixels(browser: Any, file: Path, scheme: str) -> None:
+    as_seen(browser, width=400, scheme=scheme)
+    browser.get(file.as_uri())
+    settle(browser)
+    assert run(browser, "document.documentElement.scrollWidth") == 400
+    wide = run(
+        browser,
+        "[...document.querySelectorAll('main *')].filter(e => !e.closest('pre, .skip') && "
+        "e.getBoundingClientRect().right > 401).map(e => e.outerHTML.slice(0, 80))",
+    )
+    assert wide == []
+    assert browser.get_log("browser") == []
+
+
+def test_dark_mode_is_dark(browser: Any, file: Path) -> None:
+    colours = []
+    for scheme in ("light", "dark"):
+        as_seen(browser, scheme=scheme)
+        browser.get(file.as_uri())
+        colours.append(run(browser, "getComputedStyle(document.body).backgroundColor"))
+    assert colours == ["rgb(251, 251, 250)", "rgb(18, 20, 24)"]
+
+
+def test_every_control_has_a_name_and_can_be_reached(page: Any) -> None:
+    nameless = run(
+        page,
+        "[...document.querySelectorAll('input, select, button')].filter(e => "
+        "!(e.labels?.length || e.textContent.trim()) || e.tabIndex < 0).map(e => e.outerHTML)",
+    )
+    assert nameless == []
