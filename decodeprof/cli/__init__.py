@@ -20,6 +20,7 @@ _COMMANDS = {
     "export": "write a timeline or tables for other programs",
     "open": "show a recording's timeline in ui.perfetto.dev",
     "check": "hold a recording or a trace against limits: a gate for CI",
+    "learn": "write a page that teaches launch-bound and memory-bound with a live model",
     "sweep": "measure a step along one axis: where launch-bound ends, and what padding costs",
     "lint": "predict syncs and graph hazards on a machine with no GPU",
     "explain": "print the manual page of a finding's rule, or list all rules",
