@@ -198,7 +198,7 @@ def _scalars(args: Any, kwargs: dict[str, Any], device_of: DeviceOf) -> tuple[st
     found: list[str] = []
 
     def look(value: Any) -> None:
-        if isinstance(value, torch.Generator) or value is None:
+        if isinstance(value, torch._C.Generator) or value is None:
             return
         if isinstance(value, Tensor):
             # A number that the host holds is given to the kernel as it is now.

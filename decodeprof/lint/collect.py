@@ -8,12 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import TypedDict
 
 from decodeprof.capture.op_record import Stack, place_of
 from decodeprof.capture.places import Places, stack_from
 from decodeprof.capture.waiting import Wait
 from decodeprof.lint.mode import Copied
 from decodeprof.model.lint import PredictedCopy, PredictedSync
+from decodeprof.model.ops import Place
 
 _OWN = str(Path(__file__).resolve().parent)
 
@@ -68,56 +70,61 @@ class Collector:
 
         Args:
             places: shortens file names.
-            decode_steps: how many there were; 0: a rate per step is unknown.
+            decode_steps: how many whole ones there were; 0: a rate per step is unknown.
         """
-        merged: dict[tuple[str, int, str, str], PredictedSync] = {}
+        merged: dict[tuple[str, int, str, str], tuple[Place, Counter[int]]] = {}
         for (stack, op, reason), waits in self.waits.items():
             place = place_of(places, stack)
-            prefill, decode = _split(waits.by_step)
             key = (place.file, place.line, op, reason)
-            known = merged.get(key)
-            if known is not None:
-                prefill, decode = prefill + known.in_prefill, decode + known.in_decode
-                place = known.place
-            merged[key] = PredictedSync(
-                place=place,
-                op=op,
-                reason=reason,
-                in_prefill=prefill,
-                in_decode=decode,
-                per_step=decode / decode_steps if decode_steps else None,
+            merged.setdefault(key, (place, Counter()))[1].update(waits.by_step)
+        found = [
+            PredictedSync(
+                place=place, op=op, reason=reason, **_rates(by_step, decode_steps=decode_steps)
             )
-        return sorted(
-            merged.values(),
-            key=lambda s: (-s.in_decode, -s.in_prefill, s.place.file, s.place.line, s.op),
-        )
+            for (_, _, op, reason), (place, by_step) in merged.items()
+        ]
+        return sorted(found, key=lambda sync: (*_often_first(sync), sync.op))
 
     def pageable(self, places: Places, *, decode_steps: int) -> list[PredictedCopy]:
         """Each copy through pageable memory, those of the decode steps first."""
-        merged: dict[tuple[str, int, bool, bool], PredictedCopy] = {}
+        merged: dict[tuple[str, int, bool, bool], tuple[Place, _Copies]] = {}
         for (stack, to_device, non_blocking), copies in self.copies.items():
             place = place_of(places, stack)
-            prefill, decode = _split(copies.by_step)
-            largest_bytes = copies.largest_bytes
             key = (place.file, place.line, to_device, non_blocking)
-            known = merged.get(key)
-            if known is not None:
-                prefill, decode = prefill + known.in_prefill, decode + known.in_decode
-                place, largest_bytes = known.place, max(largest_bytes, known.bytes_per_copy)
-            merged[key] = PredictedCopy(
+            known = merged.setdefault(key, (place, _Copies()))[1]
+            known.by_step.update(copies.by_step)
+            known.largest_bytes = max(known.largest_bytes, copies.largest_bytes)
+        found = [
+            PredictedCopy(
                 place=place,
                 direction="host to device" if to_device else "device to host",
                 non_blocking=non_blocking,
-                in_prefill=prefill,
-                in_decode=decode,
-                per_step=decode / decode_steps if decode_steps else None,
-                bytes_per_copy=largest_bytes,
+                bytes_per_copy=copies.largest_bytes,
+                **_rates(copies.by_step, decode_steps=decode_steps),
             )
-        return sorted(
-            merged.values(), key=lambda c: (-c.in_decode, -c.in_prefill, c.place.file, c.place.line)
-        )
+            for (_, _, to_device, non_blocking), (place, copies) in merged.items()
+        ]
+        return sorted(found, key=lambda copy: (*_often_first(copy), copy.direction))
 
 
-def _split(by_step: Counter[int]) -> tuple[int, int]:
+class _Rates(TypedDict):
+    in_prefill: int
+    in_decode: int
+    in_last: int
+    per_step: float | None
+
+
+def _rates(by_step: Counter[int], *, decode_steps: int) -> _Rates:
+    """Counts of a place by phase. Step `decode_steps` + 1 is the last one, whose end is unseen."""
+    decode = sum(by_step[step] for step in range(1, decode_steps + 1))
     prefill = sum(count for step, count in by_step.items() if step <= 0)
-    return prefill, sum(by_step.values()) - prefill
+    return {
+        "in_prefill": prefill,
+        "in_decode": decode,
+        "in_last": sum(by_step.values()) - decode - prefill,
+        "per_step": decode / decode_steps if decode_steps else None,
+    }
+
+
+def _often_first(found: PredictedSync | PredictedCopy) -> tuple[int, int, str, int]:
+    return -found.in_decode, -found.in_prefill, found.place.file, found.place.line

@@ -32,8 +32,9 @@ from decodeprof.lint.whereabouts import device_of
 from decodeprof.model.lint import LintRun
 from decodeprof.recording import Environment, Recording, Target
 
-_TWO_STEPS = 3
-"""Boundaries that two whole decode steps take: the prefill's, and one for each of them."""
+_ENDS = 2
+"""Steps of a call that are no whole decode steps: the prefill, and the last one, whose end only
+the call's end shows."""
 _PHASE_TEXTS = {"import": "importing the script", "setup": "setting up", "call": "ready to call"}
 
 
@@ -72,6 +73,7 @@ class Judging:
         self._collector = Collector(active=False)
         self._recorder = OpRecorder(device_of, stack_of=target_stack)
         self._session: Session | None = None
+        self._boundaries = 0
         self._decode_steps = 0
         self._on_device = False
         self._compiled = False
@@ -132,7 +134,8 @@ class Judging:
         self._collector.active = True
         _, counter = finder.checked_call(tokens=tokens, counting=counting, keep_items=False)
         self._collector.active = False
-        self._decode_steps = max(0, counter.boundaries - 1)
+        self._boundaries = counter.boundaries
+        self._decode_steps = max(0, counter.boundaries - _ENDS)
 
     def _loaded(self) -> Session:
         watch = Watch()
@@ -194,9 +197,10 @@ class Judging:
         )
 
     def _why_no_record(self) -> str:
-        if self._decode_steps + 1 < _TWO_STEPS:
+        if self._boundaries < _ENDS + 1:
+            seen = max(0, self._boundaries - 1)
             return (
-                f"the call had {self._decode_steps} decode steps, and two consecutive ones are "
-                "compared; let it make more tokens with `--arg`"
+                f"two consecutive decode steps are compared, and the call had {seen}; let it make "
+                "more tokens with `--arg`"
             )
         return "the two steps to compare were not reached in the judged call"

@@ -32,9 +32,12 @@ class PredictedSync(msgspec.Struct, frozen=True, kw_only=True):
     in_prefill: int
     """Waits before the first decode step."""
     in_decode: int
-    """Waits in all decode steps together."""
+    """Waits in all whole decode steps together."""
+    in_last: int
+    """Waits from the beginning of the last step to the call's end, where nothing tells the step
+    from what comes after it."""
     per_step: float | None
-    """In a decode step; None: no decode step was seen."""
+    """In a whole decode step; None: none was seen."""
 
 
 class PredictedCopy(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +48,7 @@ class PredictedCopy(msgspec.Struct, frozen=True, kw_only=True):
     non_blocking: bool
     in_prefill: int
     in_decode: int
+    in_last: int
     per_step: float | None
     bytes_per_copy: int
     """The largest one made here."""
@@ -76,7 +80,7 @@ class LintReport(msgspec.Struct, frozen=True, kw_only=True):
     predicted: bool = True
     target: str
     decode_steps: int
-    """Whole decode steps seen in the call that was judged."""
+    """Decode steps of the call that was judged, the last one, whose end is not seen, left out."""
     on_device: bool
     """Whether any of the target's tensors was put on a GPU."""
     syncs: list[PredictedSync] = []

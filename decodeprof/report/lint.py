@@ -48,21 +48,33 @@ def lint_view(report: LintReport) -> View:
 def _headline(report: LintReport) -> str:
     if not report.on_device:
         return "Nothing to predict: no tensor of the target is ever put on a GPU."
-    per_step = sum(sync.per_step or 0 for sync in report.syncs)
     if report.decode_steps:
-        waits = f"{units.count(round(per_step, 2))} waits for the device per decode step"
+        waits = _waits(sum(sync.per_step or 0 for sync in report.syncs)) + " per decode step"
     else:
-        waits = f"{units.count(sum(s.in_prefill for s in report.syncs))} waits for the device"
-    if report.hazards is None:
-        graph = "whether a CUDA graph fits is unknown"
-    elif not report.hazards:
-        graph = "nothing that stands against a CUDA graph of the step"
-    else:
-        refused = sum(hazard.severity == "refused" for hazard in report.hazards)
-        wrong = sum(hazard.severity == "wrong" for hazard in report.hazards)
-        graph = f"{refused} places where a CUDA graph's capture would fail, {wrong} where a replay "
-        graph += "would be wrong"
-    return f"Predicted, without a GPU: {waits}; {graph}."
+        waits = (
+            _waits(sum(sync.in_prefill + sync.in_last for sync in report.syncs)) + " in the call"
+        )
+    return f"Predicted, without a GPU: {waits}; {_graph(report.hazards)}."
+
+
+def _waits(number: float) -> str:
+    return f"{units.count(round(number, 2))} wait{'' if number == 1 else 's'} for the device"
+
+
+def _graph(hazards: list[Hazard] | None) -> str:
+    if hazards is None:
+        return "whether a CUDA graph fits the step is unknown"
+    if not hazards:
+        return "nothing stands against a CUDA graph of the step"
+    counts = []
+    for severity, words in (
+        ("refused", "would make the capture of a CUDA graph fail"),
+        ("wrong", "would replay wrongly"),
+    ):
+        number = sum(hazard.severity == severity for hazard in hazards)
+        if number:
+            counts.append(f"{number} line{'' if number == 1 else 's'} {words}")
+    return ", ".join(counts)
 
 
 def _no_device(report: LintReport) -> tuple[Block, ...]:
@@ -84,7 +96,8 @@ def _sync_section(report: LintReport) -> Section:
         Column("where"),
         Column("operation"),
         Column("per decode step", "right"),
-        Column("before it", "right"),
+        Column("before", "right"),
+        Column("last step and after", "right"),
     )
     return Section("syncs", title, (Table(columns, rows),))
 
@@ -100,6 +113,7 @@ def _sync_row(sync: PredictedSync) -> Row:
             line(sync.op.removeprefix("aten::")),
             _rate(sync.per_step),
             line(units.count(sync.in_prefill)),
+            line(units.count(sync.in_last)),
         ),
         below=(*_code(sync.place), line(Span(sync.reason, "muted")), *_called_from(sync.place)),
     )
@@ -130,7 +144,8 @@ def _copy_section(report: LintReport) -> Section:
         Column("direction"),
         Column("bytes", "right"),
         Column("per decode step", "right"),
-        Column("before it", "right"),
+        Column("before", "right"),
+        Column("last step and after", "right"),
     )
     return Section("copies", title, (Table(columns, tuple(map(_copy_row, report.copies))),))
 
@@ -148,6 +163,7 @@ def _copy_row(copy: PredictedCopy) -> Row:
             line(units.count(copy.bytes_per_copy)),
             _rate(copy.per_step),
             line(units.count(copy.in_prefill)),
+            line(units.count(copy.in_last)),
         ),
         below=(*_code(copy.place), line(Span(remark, "muted"))),
     )

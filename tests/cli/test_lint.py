@@ -1,0 +1,78 @@
+"""`decodeprof lint` in a child process: reports, JSON, and targets that misbehave."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from decodeprof.model.lint import LintReport
+
+pytest.importorskip("torch")
+LOOPS = Path(__file__).parents[1] / "lint" / "targets" / "loops.py"
+
+
+def lint(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "decodeprof", "lint", *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_report_names_lines_and_says_that_it_predicts() -> None:
+    done = lint(f"{LOOPS}:branching", "--width", "100")
+    assert done.returncode == 0, done.stderr
+    told = " ".join(done.stdout.split())
+    assert "Predicted, without a GPU: 1 wait for the device per decode step" in told
+    assert "made.append(int(token))" in told
+    assert "capture fails" in told
+    assert "replays wrongly" in told
+    assert "What this prediction cannot see" in told
+    assert "CUDA extensions and Triton kernels" in told
+
+
+def test_a_script_that_names_no_device_can_be_put_on_one() -> None:
+    script = str(LOOPS.with_name("on_the_host.py"))
+    done = lint(f"{script}:on_the_host", "--on-cuda", "--json", "--arg", "steps=5")
+    assert done.returncode == 0, done.stderr
+    report = msgspec.json.decode(done.stdout, type=LintReport)
+    assert report.predicted
+    assert report.on_device
+    assert report.decode_steps == 3
+    assert [sync.place.code for sync in report.syncs if sync.per_step] == ["made.append(int(ids))"]
+    assert report.hazards is not None
+    assert report.cannot_see
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "code", "words"),
+    [
+        (
+            "fails",
+            (),
+            1,
+            ("raised ValueError in call 1", "half-way", "predicted until then", "int(token)"),
+        ),
+        ("needs_extension", (), 1, ("needs a real GPU", "flash_attn", "decodeprof diagnose")),
+        # A busy machine may not even have loaded torch by then.
+        ("hangs", ("--timeout", "8"), 1, ("did not finish within 8 s", "--timeout")),
+        ("clean", ("--arg", "stops=3"), 2, ("no parameter `stops`", "steps")),
+    ],
+)
+def test_a_target_that_misbehaves_ends_in_a_message(
+    name: str, options: tuple[str, ...], code: int, words: tuple[str, ...]
+) -> None:
+    done = lint(f"{LOOPS}:{name}", *options)
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
