@@ -52,13 +52,15 @@ class Surroundings:
     losses: Losses = field(default_factory=Losses)
     cut_short: bool = False
     """The file ends before its list of events does."""
+    tail: bytes = b""
+    """What follows the list of events."""
     tail_lost_bytes: int = 0
     """Bytes after the events that could not be read."""
     total_bytes: int = 0
     """Bytes read, unpacked."""
 
 
-class _Buffer:
+class Buffer:
     """A window on the source: `data[start:stop]` is unread. One byte before `start` is spare."""
 
     def __init__(self, source: Source, size: int) -> None:
@@ -66,6 +68,8 @@ class _Buffer:
         self.start = self.stop = 1
         self.ended = False
         self.total_bytes = 0
+        self.offset = 0
+        """Where `data[1]` lies among the source's bytes."""
         self._source = source
         self.fill()
 
@@ -74,6 +78,7 @@ class _Buffer:
         unread = self.stop - self.start
         if self.start > 1:
             self.data[1 : 1 + unread] = self.data[self.start : self.stop]
+            self.offset += self.start - 1
             self.start, self.stop = 1, 1 + unread
         with memoryview(self.data) as view:
             # One byte is kept free behind, for a bracket.
@@ -97,6 +102,7 @@ class _Buffer:
         self.fill()
 
     def unread(self) -> bytes:
+        """What was read and not yet used."""
         return bytes(self.data[self.start : self.stop])
 
 
@@ -115,17 +121,17 @@ def read_blocks(
     Raises:
         UnknownLayoutError: the file must be read in one piece, or is no trace.
     """
-    buffer = _Buffer(source, block_bytes)
+    buffer = Buffer(source, block_bytes)
     try:
-        head = _find_events(buffer)
-        separator = _learn(buffer, surroundings.losses)
-        yield from _whole_blocks(buffer, separator, surroundings.losses)
-        yield from _last_block(buffer, separator, head, surroundings)
+        head = find_events(buffer)
+        separator = learn(buffer, surroundings.losses)
+        yield from whole_blocks(buffer, separator, surroundings.losses)
+        yield from last_block(buffer, separator, head, surroundings)
     finally:
         surroundings.total_bytes = buffer.total_bytes
 
 
-def _find_events(buffer: _Buffer) -> bytes:
+def find_events(buffer: Buffer) -> bytes:
     """What precedes the list of events; empty where the file is the bare list."""
     while True:
         if buffer.data.startswith(BYTE_ORDER_MARK, buffer.start):
@@ -143,7 +149,7 @@ def _find_events(buffer: _Buffer) -> bytes:
         buffer.grow()
 
 
-def _learn(buffer: _Buffer, losses: Losses) -> Separator:
+def learn(buffer: Buffer, losses: Losses) -> Separator:
     """The bytes between two events; the unread bytes begin with the first event afterwards."""
     while True:
         begin = buffer.data.find(b"{", buffer.start, buffer.stop)
@@ -160,8 +166,8 @@ def _learn(buffer: _Buffer, losses: Losses) -> Separator:
         buffer.grow()
 
 
-def _whole_blocks(
-    buffer: _Buffer, separator: Separator, losses: Losses
+def whole_blocks(
+    buffer: Buffer, separator: Separator, losses: Losses
 ) -> Iterator[list[kineto.Event]]:
     """The events of all blocks but the last, which the file's end makes special."""
     while not buffer.ended:
@@ -170,7 +176,7 @@ def _whole_blocks(
             buffer.grow()
             continue
         end, next_at = cut + 1, cut + separator.next_at
-        events = _decode(buffer, end)
+        events = decode(buffer, end)
         if events is None:
             # There is damage, or something in an event's arguments looks like the separator.
             sound = _last_boundary(buffer)
@@ -181,7 +187,7 @@ def _whole_blocks(
             ):  # One event may be longer than a block.
                 buffer.grow()
                 continue
-            events = _decode(buffer, sound[0]) if sound else None
+            events = decode(buffer, sound[0]) if sound else None
             if events is None or sound is None:
                 damaged = bytes(buffer.data[buffer.start : end])
                 events = salvage(damaged, separator, losses)
@@ -193,7 +199,7 @@ def _whole_blocks(
         buffer.fill()
 
 
-def _last_boundary(buffer: _Buffer) -> tuple[int, int] | None:
+def _last_boundary(buffer: Buffer) -> tuple[int, int] | None:
     """Where the last whole event ends, and where the next one begins, by counting brackets."""
     text = buffer.data[buffer.start : buffer.stop]
     for bracket, at in reversed(list(_top_level(text))):
@@ -203,7 +209,7 @@ def _last_boundary(buffer: _Buffer) -> tuple[int, int] | None:
     return None
 
 
-def _decode(buffer: _Buffer, end: int) -> list[kineto.Event] | None:
+def decode(buffer: Buffer, end: int) -> list[kineto.Event] | None:
     """The unread events up to `end`; None if that is no sound list of them."""
     data, start = buffer.data, buffer.start
     around = data[start - 1], data[end]
@@ -217,12 +223,17 @@ def _decode(buffer: _Buffer, end: int) -> list[kineto.Event] | None:
         data[start - 1], data[end] = around
 
 
-def _last_block(
-    buffer: _Buffer, separator: Separator, head: bytes, surroundings: Surroundings
+def last_block(
+    buffer: Buffer, separator: Separator, head: bytes, surroundings: Surroundings
 ) -> Iterator[list[kineto.Event]]:
+    """The events from the buffer's first one to the list's end, and what follows it.
+
+    Raises:
+        UnknownLayoutError: what surrounds the events is not sound.
+    """
     losses = surroundings.losses
     cut = buffer.data.rfind(separator.text, buffer.start, buffer.stop)
-    events = _decode(buffer, cut + 1) if cut >= 0 else None
+    events = decode(buffer, cut + 1) if cut >= 0 else None
     if events is not None:
         yield events
         buffer.start = cut + separator.next_at
@@ -230,12 +241,12 @@ def _last_block(
     end = _end_of_list(rest)
     tail = b"" if end is None else rest[end + 1 :]
     astray = not head and separator.text in tail
-    if end is None or astray or not _surrounded(head, tail, surroundings):
+    if end is None or astray or not surrounded(head, tail, surroundings):
         likely = _likely_end(rest, head, surroundings)
         if likely is None:
             # The file ends in its list of events, or in what follows them.
             end = None if separator.text in tail else end
-            if not _surrounded(head, b"}" if head else b"", surroundings):
+            if not surrounded(head, b"}" if head else b"", surroundings):
                 raise UnknownLayoutError
             surroundings.cut_short = end is None
             surroundings.tail_lost_bytes = 0 if end is None else len(tail)
@@ -270,15 +281,15 @@ def _likely_end(text: bytes, head: bytes, surroundings: Surroundings) -> int | N
     """The same in a text whose brackets do not match: the last one that leaves a sound rest."""
     for match in reversed(list(_LIST_END.finditer(text[-_LEARN_BYTES:]))):
         end = max(len(text) - _LEARN_BYTES, 0) + match.end()
-        if head and _surrounded(head, text[end + 1 :], surroundings):
+        if head and surrounded(head, text[end + 1 :], surroundings):
             return end
     return None
 
 
-def _surrounded(head: bytes, tail: bytes, surroundings: Surroundings) -> bool:
+def surrounded(head: bytes, tail: bytes, surroundings: Surroundings) -> bool:
     """Whether head and tail are a sound top level around the events; keeps what it says."""
     if not head:
-        surroundings.tail_lost_bytes = len(tail.strip(_BLANK))
+        surroundings.tail, surroundings.tail_lost_bytes = tail, len(tail.strip(_BLANK))
         return True
     text = head + _PLACEHOLDER + tail
     changes: Counter[str] = Counter()
@@ -296,6 +307,6 @@ def _surrounded(head: bytes, tail: bytes, surroundings: Surroundings) -> bool:
             return False
     if top.events is msgspec.UNSET or bytes(top.events) != _PLACEHOLDER:
         return False
-    surroundings.top = top
+    surroundings.top, surroundings.tail = top, tail
     surroundings.losses.changes += changes
     return True

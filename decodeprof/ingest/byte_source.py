@@ -66,6 +66,27 @@ class PlainSource:
         self._file.close()
 
 
+class SliceSource:
+    """The bytes of a plain file from one offset to another."""
+
+    damage = ""
+
+    def __init__(self, path: Path, start: int, stop: int) -> None:
+        self._file = path.open("rb", buffering=0)
+        self._file.seek(start)
+        self._left = max(stop - start, 0)
+
+    def readinto(self, target: memoryview, /) -> int:
+        """Fill some or all of a buffer; 0 at the end."""
+        count = self._file.readinto(target[: min(len(target), self._left)]) if self._left else 0
+        self._left -= count or 0
+        return count or 0
+
+    def close(self) -> None:
+        """Release the file."""
+        self._file.close()
+
+
 class GzipSource:
     """Gzip that a thread unpacks ahead, while the caller parses; zlib releases Python's lock.
 
@@ -169,6 +190,16 @@ class GzipSource:
                 if not unpacker.eof:
                     self.damage = self._after("the gzip data is cut short")
                 return
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file is gzip; its first bytes say so, whatever its name.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
 
 def open_source(path: Path) -> Source:

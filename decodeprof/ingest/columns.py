@@ -40,7 +40,7 @@ class Columns(Generic[T]):
     """
 
     def __init__(self, table: type[T]) -> None:
-        self._table = table
+        self.table = table
         self._chunks: list[list[NDArray[Any]]] = [[] for _ in fields(table)]
 
     def __len__(self) -> int:
@@ -48,9 +48,17 @@ class Columns(Generic[T]):
 
     def add(self, **columns: NDArray[Any]) -> None:
         """Append rows: one array for each field, all of one length."""
-        dtypes = self._table.dtypes()
-        for field, chunks in zip(fields(self._table), self._chunks, strict=True):
+        dtypes = self.table.dtypes()
+        for field, chunks in zip(fields(self.table), self._chunks, strict=True):
             chunks.append(columns[field.name].astype(dtypes[field.name], copy=False))
+
+    def as_bytes(self) -> list[bytes]:
+        """Each column's bytes, in the order of the fields."""
+        dtypes = self.table.dtypes()
+        return [
+            _joined(chunks, dtypes[field.name]).tobytes()
+            for field, chunks in zip(fields(self.table), self._chunks, strict=True)
+        ]
 
     def starts(self) -> I64:
         """Start times of all rows, in the order in which they were added."""
@@ -60,8 +68,8 @@ class Columns(Generic[T]):
 
     def keep(self, rows: Bool) -> None:
         """Drop the rows that are not marked."""
-        dtypes = self._table.dtypes()
-        for field, chunks in zip(fields(self._table), self._chunks, strict=True):
+        dtypes = self.table.dtypes()
+        for field, chunks in zip(fields(self.table), self._chunks, strict=True):
             chunks[:] = [_joined(chunks, dtypes[field.name])[rows]]
 
     def build(self, *, origin_ns: int) -> T:
@@ -70,9 +78,9 @@ class Columns(Generic[T]):
         Rows equal in both keep their order. The chunks are given up on the way: a trace of
         gigabytes must not be held twice.
         """
-        dtypes = self._table.dtypes()
+        dtypes = self.table.dtypes()
         columns: dict[str, NDArray[Any]] = {}
-        for field, chunks in zip(fields(self._table), self._chunks, strict=True):
+        for field, chunks in zip(fields(self.table), self._chunks, strict=True):
             columns[field.name] = _joined(chunks, dtypes[field.name])
             chunks.clear()
         start, end = columns["start_ns"], columns["end_ns"]
@@ -84,7 +92,7 @@ class Columns(Generic[T]):
             order = np.lexsort((-end, start))
             for name in columns:
                 columns[name] = columns[name][order]
-        return self._table(**columns)
+        return self.table(**columns)
 
 
 def _joined(chunks: list[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:

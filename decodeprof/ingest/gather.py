@@ -89,8 +89,18 @@ class Rows:
 
     def any(self) -> bool:
         """Whether anything was found that a profiler records."""
-        tables = (self.device, self.calls, self.ops, self.annotations, self.frames)
-        return any(len(table) for table in tables)
+        return any(len(columns) for name, columns in self.tables().items() if name != "syncs")
+
+    def tables(self) -> dict[str, Columns[Any]]:
+        """The tables by name."""
+        return {
+            "device": self.device,
+            "calls": self.calls,
+            "ops": self.ops,
+            "annotations": self.annotations,
+            "frames": self.frames,
+            "syncs": self.syncs,
+        }
 
     def thread_column(self, events: list[kineto.Event]) -> NDArray[np.int32]:
         """Each event's thread: ``pid/tid`` as the file writes them."""

@@ -28,11 +28,19 @@ class Details:
 
     def column(self, args: list[Args]) -> NDArray[np.int32]:
         """The index of each argument list in `all`; -1 when none were recorded."""
-        join, known = _BETWEEN.join, self._index
+        join = _BETWEEN.join
         keys = [join((a.dims, a.strides, a.types, a.scalars, a.old_dims)) for a in args]
-        for key in keys:
-            if key not in known:
-                known[key] = self._new(key)
+        return self.indices(keys)
+
+    def keys(self) -> list[bytes]:
+        """What `indices` takes for each of `all`."""
+        return [key for key, index in self._index.items() if index != NONE]
+
+    def indices(self, keys: list[bytes]) -> NDArray[np.int32]:
+        """The index of each joined argument list."""
+        known = self._index
+        for key in set(keys).difference(known):
+            known[key] = self._new(key)
         return np.array([known[key] for key in keys], np.int32)
 
     def _new(self, key: bytes) -> int:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from decodeprof.errors import InputError
 from decodeprof.ingest import nsys_convert, torch_trace
-from decodeprof.ingest.byte_source import open_source
 from decodeprof.ingest.nsys.database import MAGIC as SQLITE
 from decodeprof.ingest.nsys.export import Export, read_export
 from decodeprof.model.trace import Trace
@@ -74,4 +73,4 @@ def read_trace(path: Path) -> Trace:
                 hint="decodeprof reads torch.profiler's .json and .json.gz, reports and SQLite "
                 "exports of nsys, and its own recordings",
             )
-    return torch_trace.parse_source(lambda: open_source(path), name=path.name)
+    return torch_trace.parse_file(path)

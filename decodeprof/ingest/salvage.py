@@ -38,6 +38,10 @@ class Losses:
     lost_bytes: int = 0
     lost_places: int = 0
 
+    def any(self) -> bool:
+        """Whether the file was not read as it stands."""
+        return bool(self.changes or self.dropped or self.lost_places)
+
 
 @dataclass(frozen=True)
 class Separator:

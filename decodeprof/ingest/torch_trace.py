@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -18,10 +18,10 @@ from decodeprof import units
 from decodeprof.errors import InputError
 from decodeprof.ingest import kineto_events as kineto
 from decodeprof.ingest.blocks import BLOCK_BYTES, Surroundings, UnknownLayoutError, read_blocks
-from decodeprof.ingest.byte_source import Source, source_of
-from decodeprof.ingest.columns import Columns
+from decodeprof.ingest.byte_source import Source, is_packed, open_source, source_of
 from decodeprof.ingest.gather import Rows
 from decodeprof.ingest.one_piece import read_in_one_piece
+from decodeprof.ingest.two_processes import WORTH_BYTES, can_use_two, read_in_two
 from decodeprof.model.calls import LAUNCHING
 from decodeprof.model.trace import NONE, CallTable, DeviceInfo, DeviceTable, Trace
 
@@ -42,6 +42,26 @@ def parse(data: bytes, *, name: str) -> Trace:
         InputError: it is not JSON, or JSON of something else, or holds no events.
     """
     return parse_source(lambda: source_of(data), name=name)
+
+
+def parse_file(path: Path, *, two_processes: bool | None = None) -> Trace:
+    """Parse a torch.profiler file.
+
+    Args:
+        path: plain or gzip.
+        two_processes: whether a second process reads half of it; None: where that is faster. The
+            trace is the same.
+
+    Raises:
+        InputError: it is not JSON, or JSON of something else, or holds no events.
+        OSError: it cannot be read.
+    """
+    if two_processes is None:
+        two_processes = path.stat().st_size >= WORTH_BYTES and can_use_two()
+    both = read_in_two(path) if two_processes and not is_packed(path) else None
+    if both is not None and both.rows.any():
+        return _assemble(both.rows, both.surroundings, name=path.name, damage="")
+    return parse_source(lambda: open_source(path), name=path.name)
 
 
 def parse_source(
@@ -153,14 +173,7 @@ def _caveats(rows: Rows, around: Surroundings, trace: Trace, damage: str) -> tup
 
 def _origin(rows: Rows) -> int:
     """The first event's time; drops events at 0 beside others a second and more later."""
-    tables: tuple[Columns[Any], ...] = (
-        rows.device,
-        rows.calls,
-        rows.ops,
-        rows.annotations,
-        rows.frames,
-        rows.syncs,
-    )
+    tables = list(rows.tables().values())
     starts = [table.starts() for table in tables]
     timed = [column[column > 0] for column in starts]
     first = min((int(column.min()) for column in timed if len(column)), default=0)
