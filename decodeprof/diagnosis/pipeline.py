@@ -135,6 +135,7 @@ def _verdict(
         host_saving_ns=outcomes.no_host.saving_ns.expected if outcomes else None,
         bytes_ns=floors.bytes_ns,
         flops_ns=floors.flops_ns,
+        unknown_idle_share=rows.unknown_idle_share(figures.idle_ns),
     )
     bound_by = judge(bound)
     return Verdict(

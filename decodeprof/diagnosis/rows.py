@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -189,6 +190,11 @@ def figures_of(
         steady=bool(evidence.steps.steady[figures.rows].all()),
         row=figures.shown,
     )
+
+
+def unknown_idle_share(idle_ns: Mapping[str, int]) -> float:
+    """Of the device's idle time by cause, the share whose cause is not known; 0 with none."""
+    return idle_ns["unknown"] / max(sum(idle_ns.values()), 1)
 
 
 def sites_of(

@@ -5,7 +5,8 @@ gap for each activity. A step longer than that by a tenth waits for its host: it
 removing the blocking calls would win more than half of what removing the host would, else
 launch-bound. Otherwise the device bounds it: memory-bound or compute-bound when its busy time is
 well explained by the bytes or the operations that it must move or do, else kernel-bound: busy with
-kernels too small to reach either roof.
+kernels too small to reach either roof; and device-bound where neither roof is known. Where the
+capture does not say why the device mostly idles, nothing is blamed.
 """
 
 from __future__ import annotations
@@ -54,19 +55,23 @@ class Bound:
     """What removing the host would save."""
     bytes_ns: int | None
     flops_ns: int | None
+    unknown_idle_share: float = 0.0
+    """Of the device's idle time, the share whose cause the capture does not say."""
 
 
 def judge(bound: Bound) -> BoundBy:
     """Name what bounds the step."""
     ratio = bound.step_ns / max(bound.device_floor_ns, 1)
     if ratio > 1 + TRANSITION_SHARE:
+        if bound.unknown_idle_share > MOST_SHARE:
+            return "unknown"
         saved, all_saved = bound.sync_saving_ns, bound.host_saving_ns
         if saved is not None and all_saved and saved > SYNC_SHARE * all_saved:
             return "sync"
         return "launch"
     roof = max(bound.bytes_ns or 0, bound.flops_ns or 0) / max(bound.busy_ns, 1)
     if bound.bytes_ns is None and bound.flops_ns is None:
-        return "unknown"
+        return "device"
     if abs(roof - ROOF_SHARE) <= TRANSITION_SHARE * ROOF_SHARE:
         return "transition"
     if roof < ROOF_SHARE:
@@ -110,6 +115,12 @@ def sentence_of(bound_by: BoundBy, bound: Bound, *, launching: str, what: str, t
         return f"{bound_by.capitalize()}-bound: {took}, near the GPU's {roof}."
     if bound_by == "transition":
         return f"At the transition: {took}; the GPU is busy {busy_for}, between two bounds."
+    if bound_by == "unknown":
+        return (
+            f"Cannot tell what bounds it: {took}, of which the GPU works {busy} ({share}); for "
+            f"{units.share(bound.unknown_idle_share)} of the {idle} that it waits the capture does "
+            "not say why."
+        )
     return (
         f"Device-bound: {took}, and the GPU is busy {busy_for}, so the host does not hold it "
         "up; how near its kernels are to the roof is not known."

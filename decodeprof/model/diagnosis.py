@@ -13,7 +13,9 @@ import msgspec
 
 SCHEMA_VERSION = 1
 
-BoundBy = Literal["launch", "sync", "memory", "compute", "kernel", "transition", "unknown"]
+BoundBy = Literal[
+    "launch", "sync", "memory", "compute", "kernel", "device", "transition", "unknown"
+]
 IDLE_CAUSES = ("sync", "launch", "dispatch", "python", "device", "dependency", "unknown")
 
 

@@ -185,11 +185,13 @@ def _work_facts(diagnosis: Diagnosis, figures: StepFigures, *, per: str) -> list
 
 
 def budget_section(diagnosis: Diagnosis) -> Section | None:
-    """Where one step's time goes: parts that sum to it."""
-    bar = None if diagnosis.step is None else budget_bar(diagnosis.step, what="decode step")
-    if bar is None:
-        return None
-    return Section("budget", "Where one step's time goes", (bar,))
+    """Where one step's time goes, or the prefill's without steps: parts that sum to it."""
+    figures, what, title = diagnosis.step, "decode step", "Where one step's time goes"
+    if figures is None:
+        # A prefill alone is all that there is to look into.
+        figures, what, title = diagnosis.prefill, "prefill", "Where the prefill's time goes"
+    bar = None if figures is None else budget_bar(figures, what=what)
+    return None if bar is None else Section("budget", title, (bar,))
 
 
 def budget_bar(figures: StepFigures, *, what: str) -> Bar | None:

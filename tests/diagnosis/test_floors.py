@@ -42,7 +42,7 @@ def test_without_the_weights_the_verdict_does_not_guess() -> None:
     found = diagnosed(None)
     assert found.floors is not None
     assert found.floors.bytes is None
-    assert found.verdict.bound_by == "unknown"
+    assert found.verdict.bound_by == "device"
 
 
 def test_nodes_that_overlap_have_no_gaps_between_them() -> None:

@@ -1,9 +1,10 @@
 """Rule 1: did somebody say what a step is? A user's marks, or a server's own annotations.
 
 Marks are exact. ProfilerStep# and servers' annotations are taken as they are, SGLang's own before
-those in vLLM's form, which some recorders put around a step with all that prepares it. A step's phase
-follows from its text (vLLM: numbers of context and generation requests; SGLang: EXTEND, DECODE),
-else from the query length that an embedding was called with, else it is unknown ("other").
+those in vLLM's form, which some recorders put around a step with all that prepares it. What a
+step's phase is follows from its text (vLLM: numbers of context and generation requests; SGLang:
+EXTEND, DECODE), else from the query length that an embedding was called with, else it is unknown
+("other").
 """
 
 from __future__ import annotations

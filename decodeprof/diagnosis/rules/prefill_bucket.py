@@ -19,8 +19,10 @@ When to ignore it:
 
 from __future__ import annotations
 
+import msgspec
+
 from decodeprof import units
-from decodeprof.diagnosis import gates, telling
+from decodeprof.diagnosis import gates, rows, telling
 from decodeprof.diagnosis.judging import Case, Clear, CouldNotTell, Found, Outcome
 from decodeprof.model.diagnosis import Evidence, Recommendation
 
@@ -29,6 +31,8 @@ TITLE = "the prefill is launch-bound"
 
 # With the device idle for more than half of the prefill, a graph could halve it.
 MOST_BUSY_SHARE = 0.5
+# Launches are to blame only where most of the waiting is known to be the host's.
+MOST_UNKNOWN_SHARE = 0.5
 
 
 def judge(case: Case) -> Outcome:
@@ -48,6 +52,14 @@ def judge(case: Case) -> Outcome:
     first = prefill.unprofiled_ns.median if prefill.unprofiled_ns else prefill.profiled_ns
     if not first or prefill.busy_ns > MOST_BUSY_SHARE * first:
         return Clear()
+    if prefill.idle_ns is not None:
+        unknown = rows.unknown_idle_share(msgspec.structs.asdict(prefill.idle_ns))
+        if unknown > MOST_UNKNOWN_SHARE:
+            return CouldNotTell(
+                reason=f"for {units.share(unknown)} of the time that the device waits in the "
+                "prefill the capture does not say why",
+                capture="record the whole call with `decodeprof diagnose`",
+            )
     takes = f"The first token takes {units.time(first)}"
     if not prefill.unprofiled_ns:
         takes = f"The prefill takes {units.time(first)} in profiled time"

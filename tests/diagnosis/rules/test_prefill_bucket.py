@@ -46,6 +46,20 @@ def test_a_prefill_of_large_kernels_or_of_one_graph_is_clear() -> None:
     assert judge(CODE, case(loop(decode, prefill=as_graph), recording())) == Clear()
 
 
+def late_start(b: TraceBuilder) -> None:
+    """A kernel that starts half a second after its launch arrived, and nothing says why."""
+    b.launch("the first", 3 * US)
+    b.work(50 * US)
+    b.launch("resolve_future_token_ids", 3 * US, late_ns=500_000 * US)
+    small(b)
+
+
+def test_a_wait_that_nothing_explains_is_not_blamed_on_launches() -> None:
+    outcome = judge(CODE, case(loop(decode, prefill=late_start), recording()))
+    assert isinstance(outcome, CouldNotTell)
+    assert "of the time that the device waits in the prefill" in outcome.reason
+
+
 def test_without_a_prefill_it_cannot_tell() -> None:
     outcome = judge(CODE, case(loop(decode), recording()))
     assert isinstance(outcome, CouldNotTell)

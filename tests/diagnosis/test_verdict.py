@@ -1,0 +1,66 @@
+"""What a verdict blames, and when it blames nothing."""
+
+from __future__ import annotations
+
+from decodeprof.diagnosis.verdict import Bound, judge, sentence_of
+from decodeprof.model.diagnosis import Verdict
+from decodeprof.report.terminal import text
+from decodeprof.report.view import view
+from tests.build import TraceBuilder
+from tests.diagnosis.cases import MS, US, case, loop
+
+LATE_NS = 500 * MS
+
+
+def prefill(b: TraceBuilder, *, late_ns: int = 0) -> None:
+    """Long kernels; the second may start late for no reason that the trace holds."""
+    b.launch("the first", 3 * US)
+    b.work(50 * US)
+    b.launch("resolve_future_token_ids", 3 * US, late_ns=late_ns)
+    for _ in range(20):
+        b.launch("nvjet_sm90_tst", 1 * MS)
+
+
+def verdict(b: TraceBuilder) -> Verdict:
+    return case(b).diagnosis.verdict
+
+
+def only(late_ns: int) -> TraceBuilder:
+    return loop(lambda _b, _i: None, decode=0, prefill=lambda b: prefill(b, late_ns=late_ns))
+
+
+def test_a_wait_that_nothing_explains_is_nobodys_fault() -> None:
+    found = verdict(only(LATE_NS))
+    assert found.bound_by == "unknown"
+    assert found.sentence.startswith(
+        "Cannot tell what bounds it: the one prefill here takes 520 ms"
+    )
+    assert found.sentence.endswith("of the 500 ms that it waits the capture does not say why.")
+
+
+def test_without_the_wait_the_device_bounds_it() -> None:
+    found = verdict(only(0))
+    assert found.bound_by == "device"
+    assert found.sentence.startswith("Device-bound: the one prefill here takes 20")
+
+
+def test_a_prefill_alone_is_split_into_busy_and_idle_causes() -> None:
+    shown = text(view(case(only(LATE_NS)).diagnosis), width=100)
+    assert "Where the prefill's time goes" in shown
+    assert "the capture does not say" in shown
+
+
+def test_half_of_the_waiting_must_be_unknown() -> None:
+    bound = Bound(
+        step_ns=10 * MS,
+        device_floor_ns=5 * MS,
+        busy_ns=5 * MS,
+        sync_saving_ns=None,
+        host_saving_ns=None,
+        bytes_ns=None,
+        flops_ns=None,
+        unknown_idle_share=0.5,
+    )
+    assert judge(bound) == "launch"
+    told = sentence_of("launch", bound, launching="launch 3 kernels", what="it", timed="")
+    assert told.startswith("Launch-bound")
