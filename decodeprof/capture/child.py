@@ -146,6 +146,7 @@ def load_session(
     watches: Watches,
     on_phase: Callable[[str], None] = lambda _: None,
 ) -> Session:
+    """Load the target and give the session that its passes share; phases are announced."""
     from decodeprof.capture.session import Session
 
     caller = Caller(watches.steps)

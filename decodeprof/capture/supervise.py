@@ -18,8 +18,8 @@ import msgspec
 from decodeprof.capture.arguments import parse_arguments
 from decodeprof.capture.directory import prepare
 from decodeprof.capture.job import Failed, Job, Order, Progress, RecordingStopped
-from decodeprof.capture.places import Frame, Places
 from decodeprof.capture.nsys import left_raw, record_nsys
+from decodeprof.capture.places import Frame, Places
 from decodeprof.capture.process import Outcome, run_child
 from decodeprof.capture.target import Spec, parse_spec
 from decodeprof.errors import EXIT_INTERRUPTED, InputError, UsageError
@@ -72,10 +72,10 @@ def record(job: Job, *, out: Path, progress: Callable[[Progress], None]) -> Path
         if outcome.finished.graphs_captured_in is not None:
             left_s = max(_FEWEST_SECONDS, job.timeout_s - (time.monotonic() - begin))
             _record_first_call(order, outcome.finished.graphs_captured_in, left_s, out, progress)
-    finally:
         if job.nsys:
             left_s = max(_FEWEST_SECONDS, job.timeout_s - (time.monotonic() - begin))
             record_under_nsys(order, left_s, out, progress)
+    finally:
         _discard_if_empty(out, created=created)
     return out
 
@@ -230,17 +230,6 @@ def _record_first_call(
     write_recording(out, _with_pass(read_recording(out), report))
 
 
-def _discard_if_empty(out: Path, *, created: bool) -> None:
-    """Remove a recording in which no pass got anywhere, and the directory if it was made for it."""
-    try:
-        passes = read_recording(out).passes
-    except InputError:
-        passes = []
-    if any(report.status in _USEFUL for report in passes):
-        return
-    (out / RECORDING_FILE).unlink(missing_ok=True)
-    if created:
-        shutil.rmtree(out, ignore_errors=True)
 def record_under_nsys(
     order: Order, limit_s: float, out: Path, progress: Callable[[Progress], None]
 ) -> None:
@@ -255,3 +244,14 @@ def record_under_nsys(
     write_recording(out, _with_pass(recording, report))
 
 
+def _discard_if_empty(out: Path, *, created: bool) -> None:
+    """Remove a recording in which no pass got anywhere, and the directory if it was made for it."""
+    try:
+        passes = read_recording(out).passes
+    except InputError:
+        passes = []
+    if any(report.status in _USEFUL for report in passes):
+        return
+    (out / RECORDING_FILE).unlink(missing_ok=True)
+    if created:
+        shutil.rmtree(out, ignore_errors=True)

@@ -68,8 +68,9 @@ def _device_ns(
 ) -> int:
     """Busy time and one node gap for each time that the device paused; overlap leaves none.
 
-    Replay, where there is one, knows which gaps are shorter than that. A profiler makes a graph's nodes last longer (by up to a fifth on an H200): what the step took
-    without it is then the better floor.
+    Replay, where there is one, knows which gaps are shorter than that. A profiler makes a
+    graph's nodes last longer (by up to a fifth on an H200): what the step took without it is
+    then the better floor.
     """
     floor = busy_ns + gaps * gap_ns if replayed_ns is None else replayed_ns
     return floor if unprofiled_ns is None else min(floor, unprofiled_ns)
