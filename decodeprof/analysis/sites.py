@@ -106,7 +106,7 @@ def sites_of(
     """
     calls = waits(trace, nesting)
     calls = calls[np.isin(steps.call_step[calls], rows)]
-    ordinal = _decode_ordinals(steps)
+    ordinal = decode_ordinals(steps)
     joined: dict[int, dict[str, Place]] = defaultdict(dict)
     used: Counter[tuple[str, int]] = Counter()
     for detector in seen:
@@ -164,7 +164,7 @@ def _detectable(trace: Trace, calls: I64) -> list[int]:
     return [row for row in calls.tolist() if int(trace.calls.kind[row]) in kinds]
 
 
-def _decode_ordinals(steps: Steps) -> list[int]:
+def decode_ordinals(steps: Steps) -> list[int]:
     """For each step its number as the sync passes count: the prefill is 0, then 1, 2, 3."""
     has_prefill = bool(steps.phases) and steps.phases[0] == "prefill"
     return [index if has_prefill else index + 1 for index in range(steps.count)]

@@ -122,6 +122,8 @@ def caveats_of(evidence: Evidence, *, dilation: float | None) -> list[str]:
     """What a reader must know before believing a number, one sentence each."""
     trace, recording = evidence.trace, evidence.recording
     texts = list(trace.caveats)
+    if evidence.loaded.nsys is not None:
+        texts += [f"nsys: {text}" for text in evidence.loaded.nsys.caveats]
     if recording is None:
         texts.append(
             "This trace came alone: it has no unprofiled time, so every time here is profiled "

@@ -42,6 +42,8 @@ class Evidence:
     nesting: Nesting
     traffic: KernelTraffic | None = None
     """What each device activity moved and computed; None: nothing ran on a device."""
+    nsys: Evidence | None = None
+    """The same of what nsys recorded of the same target, where it was asked for."""
 
     @property
     def trace(self) -> Trace:
@@ -83,6 +85,7 @@ def gather(loaded: Loaded) -> Evidence:
             decode_sites=[],
             prefill_sites=[],
             nesting=nesting,
+            nsys=_of_nsys(loaded),
         )
     launches = launches_of(trace, device)
     ceilings = recording.ceilings if recording else None
@@ -118,7 +121,14 @@ def gather(loaded: Loaded) -> Evidence:
         traffic=kernel_traffic(
             trace, steps, references=(loaded.first_call,) if loaded.first_call else ()
         ),
+        nsys=_of_nsys(loaded),
     )
+
+
+def _of_nsys(loaded: Loaded) -> Evidence | None:
+    if loaded.nsys is None:
+        return None
+    return gather(Loaded(trace=loaded.nsys, recording=None, name=loaded.nsys.name))
 
 
 def busiest_device(trace: Trace) -> int | None:

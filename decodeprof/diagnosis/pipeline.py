@@ -10,6 +10,7 @@ import msgspec
 from decodeprof import units
 from decodeprof.analysis.figures import PhaseFigures
 from decodeprof.diagnosis import context, rows
+from decodeprof.diagnosis.agreement import agreement_of
 from decodeprof.diagnosis.evidence import Evidence, gather
 from decodeprof.diagnosis.floors import floors_of
 from decodeprof.diagnosis.judging import Case, judge_all
@@ -100,6 +101,7 @@ def _figures(evidence: Evidence, predicted: Predictions) -> Diagnosis:
         caveats=context.caveats_of(evidence, dilation=step.dilation if step else None),
         about=context.about_of(evidence),
         sources=recording.sources if recording else {},
+        agreement=agreement_of(evidence),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decodeprof.model.diagnosis import Diagnosis
+from decodeprof.report.agreement import agreement_section
 from decodeprof.report.blocks import Headline, Section, Span, View, line
 from decodeprof.report.captured import ran_without_gpu
 from decodeprof.report.context import (
@@ -37,6 +38,7 @@ def view(diagnosis: Diagnosis) -> View:
         _prefill(diagnosis),
         steps_section(diagnosis),
         measured_section(diagnosis),
+        agreement_section(diagnosis),
         could_not_tell_section(diagnosis),
         caveats_section(diagnosis),
         next_section(diagnosis),

@@ -226,9 +226,42 @@ def full(**changes: object) -> d.Diagnosis:
                 ],
                 compile={"cudagraph skip": ["skipping cudagraphs due to mutated inputs"]},
             ),
+            agreement=agreement(),
         ),
         **changes,
     )
+
+
+SOURCES = ("unprofiled", "sync_debug", "gpu_trace", "torch", "nsys")
+
+
+def compared(
+    quantity: str, *values: float | None, agrees: bool | None, why: str = ""
+) -> d.AgreementRow:
+    """One quantity as the five sources saw it."""
+    return d.AgreementRow(
+        quantity=quantity,
+        values=dict(zip(SOURCES, values, strict=True)),
+        agrees=agrees,
+        explanation=why or None,
+    )
+
+
+def agreement(*rows: d.AgreementRow) -> d.Agreement:
+    """Five sources side by side; without rows, one of each answer that there is."""
+    said = (
+        compared("kernels", None, None, None, 2_508, 2_508, agrees=True),
+        compared("launches", None, None, None, 2_508, 2_400, agrees=False),
+        compared("graph_launches", None, None, None, 0, None, agrees=None),
+        compared(
+            "syncs", None, 1, 2, 2, 3, agrees=False, why="the driver's calls: cuCtxSynchronize"
+        ),
+        compared("busy_ns", None, None, None, 4_507_500, 4_530_100, agrees=True),
+        compared(
+            "step_ns", 49_700_000, None, None, 62_400_000, 71_100_000, agrees=False, why="slower"
+        ),
+    )
+    return d.Agreement(sources=list(SOURCES), rows=list(rows or said))
 
 
 def foreign_trace() -> d.Diagnosis:
@@ -267,6 +300,7 @@ def foreign_trace() -> d.Diagnosis:
         skipped=[],
         caveats=[],
         about=d.About(),
+        agreement=None,
     )
 
 
@@ -313,4 +347,5 @@ def cpu_run() -> d.Diagnosis:
         skipped=[],
         caveats=[],
         about=d.About(target=base.about.target, environment=base.about.environment),
+        agreement=None,
     )

@@ -36,7 +36,7 @@ def notes(shown: View, key: str) -> list[tuple[str, str]]:
 def test_sections_come_in_reading_order() -> None:
     assert keys(view(full())) == [
         "verdict", "step", "budget", "floors", "what-if", "findings", "syncs", "kernels",
-        "prefill", "steps", "measured", "checked", "caveats", "next",
+        "prefill", "steps", "measured", "agreement", "checked", "caveats", "next",
     ]  # fmt: skip
 
 
