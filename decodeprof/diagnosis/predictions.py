@@ -113,11 +113,7 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
     )
     reproduction = reproduce(source)
     error = reproduction.error_share if reproduction else None
-    costs = graph_costs(
-        source.delays,
-        measured_gap_ns=ceilings.node_gap_ns if ceilings else None,
-        measured_launch_ns=ceilings.graph_launch_ns if ceilings else None,
-    )
+    costs = _graph_costs(evidence, source)
     known = Predictions(
         replay=Replay(error_share=error, host_scale=None),
         outcomes=None,
@@ -161,6 +157,15 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
         node_gap_source=_SOURCES[costs.source],
         site_saving_ns=_site_savings(question, exposed, _site_of_call(evidence)),
         chains=_chains(question, evidence),
+    )
+
+
+def _graph_costs(evidence: Evidence, source: Source) -> GraphCosts:
+    ceilings = evidence.recording.ceilings if evidence.recording else None
+    return graph_costs(
+        source.delays,
+        measured_gap_ns=ceilings.node_gap_ns if ceilings else None,
+        measured_launch_ns=ceilings.graph_launch_ns if ceilings else None,
     )
 
 
