@@ -1,6 +1,6 @@
 """A real `diagnose --nsys` on this GPU: what was told, and which file was kept?
 
-    python tests/gpu/nsys_without_importer.py --out DIR [--loop eager] [--nsys PROGRAM]
+    python tests/gpu/nsys_without_importer.py --out FILE.tar.gz [--loop eager] [--nsys PROGRAM]
 
 Runs a small loop under the `nsys` of this machine, or under the one that is named. A copy without
 importer collects and makes no report; then the pass must say so and keep the .qdstrm. A whole one
@@ -10,13 +10,14 @@ makes the export, and the table of sources is printed. Exit code 0: one of the t
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
-import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
+import zlib
 from pathlib import Path
 
 from decodeprof.diagnosis.pipeline import analyze_path
@@ -29,8 +30,8 @@ from decodeprof.report.terminal import text
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "tests" / "capture" / "scripts" / "on_gpu.py"
 LOOPS = ("eager", "graphed")
-LARGEST_KEPT_BYTES = 15 * 2**20
-"""Larger files stay on the machine: what is brought back is small."""
+LARGEST_KEPT_BYTES = 6 * 2**20
+"""Compressed; larger files stay on the machine: what is brought back is small."""
 
 
 def main() -> int:
@@ -38,12 +39,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True, help="where the results go")
+    parser.add_argument("--out", type=Path, required=True, help="the archive of the results")
     parser.add_argument("--nsys", type=Path, help="the nsys to use; by default the machine's own")
     parser.add_argument("--loop", action="append", choices=LOOPS, help="by default eager alone")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for each loop")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
+    # The recorder's processes take their modules from here, installed or not.
+    os.environ["PYTHONPATH"] = str(ROOT)
     if options.nsys is not None:
         folder = str(options.nsys.resolve().parent)
         os.environ["PATH"] = os.pathsep.join([folder, os.environ["PATH"]])
@@ -51,13 +53,16 @@ def main() -> int:
     for copy in copies:
         done = subprocess.run([copy.path, "--version"], capture_output=True, text=True, check=False)
         print(f"{copy.path}: {done.stdout.strip()}; importer: {importer_of(copy.path)}")
-    told = [_loop(name, options.out, options.timeout) for name in options.loop or LOOPS[:1]]
-    (options.out / "nsys.json").write_text(json.dumps(told, indent=1) + "\n")
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        told = [_loop(name, work, options.timeout) for name in options.loop or LOOPS[:1]]
+        (work / "nsys.json").write_text(json.dumps(told, indent=1) + "\n")
+        _keep(work, options.out)
     return 0 if all(each["as_expected"] for each in told) else 1
 
 
-def _loop(name: str, out: Path, timeout_s: float) -> dict[str, object]:
-    recording = out / f"recording-{name}"
+def _loop(name: str, work: Path, timeout_s: float) -> dict[str, object]:
+    recording = work / name
     command = [
         *(sys.executable, "-m", "decodeprof", "diagnose", f"{TARGET}:{name}", "--nsys"),
         *("--budget", "1", "--timeout", f"{timeout_s:g}", "--out", str(recording)),
@@ -79,7 +84,6 @@ def _loop(name: str, out: Path, timeout_s: float) -> dict[str, object]:
     collected = any(file.endswith(".qdstrm") for file in files)
     whole = found.status == "done" and NSYS_FILE in files
     kept = "importer is missing" in found.reason and collected
-    _keep(recording, out, name)
     return {
         "loop": name,
         "exit_code": done.returncode,
@@ -92,19 +96,25 @@ def _loop(name: str, out: Path, timeout_s: float) -> dict[str, object]:
     }
 
 
-def _keep(recording: Path, out: Path, name: str) -> None:
-    """Put what nsys left into the results, compressed, and take the recording away."""
-    for path in sorted(recording.glob("nsys*")):
-        packed = out / f"{name}-{path.name}.gz"
-        with path.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
-            shutil.copyfileobj(source, target)
-        print(f"{packed.name}: {packed.stat().st_size:,} bytes")
-        if packed.stat().st_size > LARGEST_KEPT_BYTES:
-            packed.unlink()
-    for file in ("recording.json", "trace.json.gz"):
-        if (recording / file).is_file():
-            shutil.copy(recording / file, out / f"{name}-{file}")
-    shutil.rmtree(recording)
+def _keep(work: Path, out: Path) -> None:
+    """Pack the recordings, without what is too large to bring back."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    for path in sorted(work.rglob("*")):
+        if path.is_file() and not _fits(path):
+            print(f"{path.relative_to(work)} is left behind: {path.stat().st_size:,} bytes")
+            path.unlink()
+    with tarfile.open(out, "w:gz") as archive:
+        archive.add(work, arcname="nsys")
+    print(f"{out.name}: {out.stat().st_size:,} bytes")
+
+
+def _fits(path: Path) -> bool:
+    # Zeroes make most of a collected file: what counts is its compressed size.
+    compressor, size = zlib.compressobj(1), 0
+    with path.open("rb") as file:
+        while size < LARGEST_KEPT_BYTES and (data := file.read(1 << 20)):
+            size += len(compressor.compress(data))
+    return size < LARGEST_KEPT_BYTES
 
 
 if __name__ == "__main__":
