@@ -26,7 +26,8 @@ from decodeprof.report.view import view
 
 MARK = "<!doctype html>\n<!-- decodeprof report -->\n"
 """How a page begins: what begins otherwise was not written by decodeprof."""
-# The order in which a page is read; what is not named here keeps its place behind these.
+# The order in which a page is read; what is not named here stays behind what precedes it in the
+# view.
 _ORDER = (
     "verdict",
     "cpu",
@@ -126,8 +127,15 @@ def html(diagnosis: Diagnosis, charts: Charts) -> str:
 
 def _parts(shown: View, drawn: set[str]) -> list[Part]:
     parts = [Part(section.key, section.title, section) for section in shown.sections]
-    parts += [Part(key, title, None) for key, title in _DRAWN.items() if key in drawn]
-    return sorted(parts, key=lambda p: _ORDER.index(p.key) if p.key in _ORDER else len(_ORDER))
+    places: list[tuple[int, int, Part]] = []
+    place = 0
+    for part in parts:
+        place = _ORDER.index(part.key) if part.key in _ORDER else place
+        places.append((place, len(places), part))
+    for key, title in _DRAWN.items():
+        if key in drawn:
+            places.append((_ORDER.index(key), len(places), Part(key, title, None)))
+    return [part for _, _, part in sorted(places, key=lambda found: found[:2])]
 
 
 @dataclass(frozen=True)
@@ -143,6 +151,7 @@ def _tiles(diagnosis: Diagnosis) -> list[Tile]:
     """The figures that a reader looks for first; only those that are known."""
     step, generation = diagnosis.step, diagnosis.generation
     tiles = []
+    now = None
     if step is not None:
         now = step.unprofiled_ns.median if step.unprofiled_ns else step.profiled_ns
         kind = "unprofiled" if step.unprofiled_ns else "in profiled time"
@@ -152,9 +161,9 @@ def _tiles(diagnosis: Diagnosis) -> list[Tile]:
         rate = f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.3g}"
         batch = f"batch {units.count(generation.batch)}" if generation.batch else "decode alone"
         tiles.append(Tile(rate, "tokens/s", batch))
-    if step is not None and step.busy_ns is not None and step.profiled_ns:
-        share = units.share(step.busy_ns / step.profiled_ns)
-        tiles.append(Tile(share, "device busy", "of the profiled step"))
+    if step is not None and step.busy_ns is not None and now:
+        share = units.share(min(1.0, step.busy_ns / now))
+        tiles.append(Tile(share, "device busy", f"{units.time(step.busy_ns)} a step"))
     if step is not None and step.kernels is not None:
         launches = (step.launches or 0) + (step.graph_launches or 0)
         detail = (

@@ -61,7 +61,7 @@ def test_gains_fall_from_today_to_the_bandwidth_floor() -> None:
         "today",
         "no blocking calls",
         "one CUDA graph a step",
-        "device floor",
+        "device floor, same kernels",
         "bandwidth floor",
     ]
     graph = fall.rows[2]
