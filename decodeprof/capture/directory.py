@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
-from decodeprof.errors import UsageError
+from decodeprof.errors import InputError, UsageError
+from decodeprof.recording import RECORDING_FILE, read_recording
 
 DEFAULT_PARENT = Path("decodeprof-runs")
+USEFUL = ("done", "partial")
+"""How a pass ended that left something to look at."""
 
 
 def new_directory(parent: Path, stem: str) -> Path:
@@ -55,3 +59,16 @@ def prepare(out: Path) -> bool:
             hint="name another directory with `--out`",
         ) from None
     return created
+
+
+def discard_if_empty(out: Path, *, created: bool) -> None:
+    """Remove a recording in which no pass got anywhere, and the directory if it was made for it."""
+    try:
+        passes = read_recording(out).passes
+    except InputError:
+        passes = []
+    if any(report.status in USEFUL for report in passes):
+        return
+    (out / RECORDING_FILE).unlink(missing_ok=True)
+    if created:
+        shutil.rmtree(out, ignore_errors=True)
