@@ -49,9 +49,11 @@ def requests(browser: Any) -> list[str]:
     ]
 
 
-def as_seen(browser: Any, *, width: int = 1280, scheme: str = "light", media: str = "") -> None:
-    """Set the page's width, its colour scheme and its medium."""
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+def as_seen(
+    browser: Any, *, width: int = 1280, height: int = 900, scheme: str = "light", media: str = ""
+) -> None:
+    """Set the page's size, its colour scheme and its medium."""
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import io
 from dataclasses import dataclass
@@ -20,9 +21,13 @@ from decodeprof.recording import RECORDING_FILE, TRACE_FILE
 from decodeprof.report.as_json import diagnosis_json
 from decodeprof.report.terminal import render, text
 from decodeprof.report.view import view
+from tests.browser import as_seen, chromium
 
 REPORTS = FIXTURES.parent / "reports"
 INDEX = REPORTS / "README.md"
+PICTURES = (REPORTS / "page.png", REPORTS / "timeline.png")
+"""Not held against what is drawn now: versions of Chromium draw letters differently."""
+PICTURE_HEIGHT = 1150
 TERMINAL = REPORTS / "terminal.svg"
 SHOWN = "plain_0p6b"
 """The recording whose terminal report is a picture in the README."""
@@ -158,9 +163,31 @@ def everything() -> dict[Path, bytes]:
     return found
 
 
+def pictures() -> dict[Path, bytes]:
+    """The page as Chromium draws it: its head, and a stretch of its timeline."""
+    made = {}
+    with chromium() as browser:
+        as_seen(browser, height=PICTURE_HEIGHT)
+        browser.get((REPORTS / SHOWN / FILES[0]).as_uri())
+        made[PICTURES[0]] = browser.get_screenshot_as_png()
+        browser.find_element("css selector", "a[data-place=graph-missing]").click()
+        browser.find_element("css selector", ".tl-main").send_keys(".")
+        made[PICTURES[1]] = browser.find_element("css selector", "#tl").screenshot_as_png
+    return made
+
+
 def main() -> None:
-    """Write the gallery."""
-    for path, data in everything().items():
+    """Write the gallery; with ``--pictures`` the README's screenshots too, which needs Chromium."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--pictures", action="store_true")
+    asked = parser.parse_args()
+    _write(everything())
+    if asked.pictures:
+        _write(pictures())
+
+
+def _write(found: dict[Path, bytes]) -> None:
+    for path, data in found.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         print(f"{len(data):>9,}  {path.relative_to(REPORTS.parent)}")
