@@ -108,19 +108,24 @@ class Result(Diagnosis, frozen=True, kw_only=True, dict=True):
         return f"<{self.source.name}: {self.verdict.sentence} {found} findings>"
 
     def _repr_html_(self) -> str:
-        """The HTML report in a frame of its own, or the terminal's report as text."""
-        page = self._page()
-        if page is None:
+        """The HTML report in a frame of its own; without a trace to draw, the report as text."""
+        analyzed: Analyzed | None = self.__dict__.get("_analyzed")
+        if analyzed is None:
             from decodeprof.report.terminal import text
             from decodeprof.report.view import view
 
             return f"<pre>{html.escape(text(view(self), width=_WIDTH))}</pre>"
         # The page has its own styles and its own policy against requests: a frame keeps both.
         return (
-            f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts" title="decodeprof" '
-            f'style="width: 100%; height: {_FRAME_HEIGHT_PX}px; border: 0"></iframe>'
+            f'<iframe srcdoc="{html.escape(page_of(analyzed))}" sandbox="allow-scripts" '
+            f'title="decodeprof" style="width: 100%; height: {_FRAME_HEIGHT_PX}px; border: 0">'
+            "</iframe>"
         )
 
-    def _page(self) -> str | None:
-        """The HTML report; None where what makes it is not installed, or there is no trace."""
-        return None
+
+def page_of(analyzed: Analyzed) -> str:
+    """The HTML report, one page that makes no request."""
+    from decodeprof.diagnosis.charts import charts_of
+    from decodeprof.report.html import html as page
+
+    return page(analyzed.diagnosis, charts_of(analyzed.evidence, analyzed.diagnosis))
