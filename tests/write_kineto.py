@@ -53,6 +53,8 @@ class Dialect:
     seed: int | None = None
     """Shuffles the rows."""
     flows: bool = True
+    distributed: dict[str, Any] | None = None
+    """`distributedInfo`."""
 
 
 MODERN = Dialect()
@@ -83,6 +85,8 @@ def kineto(scenario: Scenario, layout: str = "to_2_11", dialect: Dialect = MODER
         "cuda_driver_version": 13000,
         "displayTimeUnit": "ms",
     }
+    if dialect.distributed is not None:
+        top["distributedInfo"] = dialect.distributed
     if dialect.times in ("relative", "text"):
         top["baseTimeNanoseconds"] = BASE_NS
     return lay_out(top, events, layout, bare_list=dialect.bare_list).encode()

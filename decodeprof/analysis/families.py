@@ -28,7 +28,12 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ("copy", r"^memcpy |^copybuffer|__amd_rocclr_copy"),
     ("set", r"^memset |__amd_rocclr_fill|^fillbuffer"),
     ("whole graph", r"^cuda graph\b"),
-    ("collective", r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|cross_device"),
+    # NCCL's and RCCL's (whose kernels are named nccl too), MSCCL's, and the engines' own.
+    (
+        "collective",
+        r"nccl|rccl|msccl|nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"
+        r"|cross_device|quick_?reduce|deep_?ep::",
+    ),
     ("attention", r"fmha|flash|attention|attn|\bmha\b|paged_|sdpa|_mla_|mla_"),
     (
         "matrix",

@@ -93,6 +93,7 @@ class Top(msgspec.Struct):
     cuda_runtime: Number = msgspec.field(default=None, name="cuda_runtime_version")
     cupti: Number = msgspec.field(default=None, name="cupti_version")
     hip_runtime: Number = msgspec.field(default=None, name="hip_runtime_version")
+    distributed: msgspec.Raw = msgspec.field(default=_NOTHING, name="distributedInfo")
 
 
 ARGS = msgspec.json.Decoder(Args)

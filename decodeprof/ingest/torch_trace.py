@@ -19,6 +19,7 @@ from decodeprof.errors import InputError
 from decodeprof.ingest import kineto_events as kineto
 from decodeprof.ingest.blocks import BLOCK_BYTES, Surroundings, UnknownLayoutError, read_blocks
 from decodeprof.ingest.byte_source import Source, is_packed, open_source, source_of
+from decodeprof.ingest.distributed import member_of
 from decodeprof.ingest.gather import Rows
 from decodeprof.ingest.one_piece import read_in_one_piece
 from decodeprof.ingest.two_processes import WORTH_BYTES, can_use_two, read_in_two
@@ -133,6 +134,7 @@ def _assemble(rows: Rows, around: Surroundings, *, name: str, damage: str) -> Tr
         origin_ns=origin + max(kineto.whole(top.base_ns, 0), 0),
         profiler_overhead_ns=tuple((a - origin, b - origin) for a, b in sorted(rows.overhead)),
         versions=tuple((k, v) for k, v in versions if v != "None"),
+        member=member_of(bytes(top.distributed)),
     )
     return replace(trace, caveats=_caveats(rows, around, trace, damage))
 

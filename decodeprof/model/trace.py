@@ -218,6 +218,16 @@ class DeviceInfo:
 
 
 @dataclass(frozen=True)
+class Member:
+    """Which of several processes a trace is of, as the trace itself says."""
+
+    rank: int
+    world_size: int | None = None
+    groups: tuple[tuple[int, ...], ...] = ()
+    """The ranks of each process group that has more than one; groups with the same ranks once."""
+
+
+@dataclass(frozen=True)
 class Trace:
     """One recording of one process (or of one rank), as tables.
 
@@ -247,6 +257,8 @@ class Trace:
     profiler_overhead_ns: tuple[tuple[int, int], ...] = ()
     """Start and end of the profiler's own pauses (buffer requests and flushes)."""
     versions: tuple[tuple[str, str], ...] = ()
+    member: Member | None = None
+    """None: the trace names no rank."""
 
     @classmethod
     def nothing(cls, name: str) -> Trace:

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from decodeprof.diagnosis.ranks import analyze_ranks
+from decodeprof.errors import InputError
+from decodeprof.model import ranks as contract
+from tests.ranks import MOVING_NS, rank_loop, write_rank, write_ranks
+from tests.scenarios import US
+from tests.write_kineto import write
+
+
+def test_the_late_rank_is_found_and_what_the_others_wait(tmp_path: Path) -> None:
+    late = [10 * US, 70 * US, 0, 20 * US]
+    report = analyze_ranks(write_ranks(tmp_path, late))
+    assert (report.slowest, report.slowest_by, report.world_size) == (1, "own time", 4)
+    assert report.missing == []
+    assert [rank.rank for rank in report.ranks] == [0, 1, 2, 3]
+    assert [rank.waiting_ns for rank in report.ranks] == [70 * US - one for one in late]
+    assert report.own_ns is not None
+    assert report.stretch_ns is not None
+    assert report.own_ns.high - report.own_ns.low == 70 * US
+    assert (report.own_ns.high_rank, report.own_ns.low_rank) == (1, 2)
+    assert report.stretch_ns.low == report.stretch_ns.high
+    for rank in report.ranks:
+        assert rank.waiting_ns is not None
+        assert rank.collective_ns == MOVING_NS
+        parts = rank.compute_ns + rank.collective_ns + rank.waiting_ns + rank.idle_ns
+        assert parts == rank.stretch_ns
+        step = rank.diagnosis.step
+        assert step is not None
+        assert step.busy_ns == rank.stretch_ns - rank.idle_ns
+        assert (rank.collectives, rank.syncs) == (1, 1)
+    assert report.differences == []
+    assert report.sentence.startswith("Rank 1 holds the others up")
+    assert "Rank 2 waits 70 µs inside collectives" in report.sentence
+
+
+def test_even_ranks_accuse_nobody(tmp_path: Path) -> None:
+    report = analyze_ranks(write_ranks(tmp_path, [0, 1 * US]))
+    assert report.slowest is None
+    assert report.sentence.startswith("The 2 ranks are even")
+
+
+def test_ranks_that_launch_more_are_named(tmp_path: Path) -> None:
+    paths = write_ranks(tmp_path, [0, 0, 0])
+    write_rank(paths[1], rank_loop(extra_kernels=3).build(), 1, 3)
+    report = analyze_ranks(paths)
+    found = {d.quantity: (d.odd, d.usual) for d in report.differences}
+    usual = report.ranks[0].kernels
+    assert usual is not None
+    assert found == {"kernels": ({1: usual + 3}, usual), "launches": ({1: usual + 3}, usual)}
+
+
+def test_a_missing_rank_makes_waiting_a_lower_bound(tmp_path: Path) -> None:
+    report = analyze_ranks(write_ranks(tmp_path, [0, 90 * US, 30 * US])[::2])
+    assert (report.world_size, report.missing) == (3, [1])
+    assert [rank.waiting_ns for rank in report.ranks] == [30 * US, 0]
+    assert any("without 1 the waiting" in caveat for caveat in report.caveats)
+
+
+def test_groups_of_some_ranks_leave_the_waiting_unknown(tmp_path: Path) -> None:
+    paths = write_ranks(tmp_path, [0, 40 * US])
+    text = (tmp_path / "plain.json", tmp_path / "other.json")
+    for rank, path in enumerate(text):
+        write_rank(path, rank_loop(waits_ns=rank * 40 * US).build(), rank, 4)
+        groups = '"ranks": [0, 1, 2, 3]', f'"ranks": [{rank}, {rank + 2}]'
+        path.write_text(path.read_text().replace(*groups))
+    report = analyze_ranks(text)
+    assert [rank.waiting_ns for rank in report.ranks] == [None, None]
+    assert report.waiting_unknown is not None
+    assert "several process groups" in report.waiting_unknown
+    assert (report.slowest, report.slowest_by, report.own_ns) == (1, "stretch", None)
+    assert "which is no work done, cannot be told" in report.sentence
+    assert analyze_ranks(paths).waiting_unknown is None
+
+
+def test_bad_files_are_named_and_the_others_go_on(tmp_path: Path) -> None:
+    paths = write_ranks(tmp_path, [0, 0])
+    (tmp_path / "notes.json").write_text('{"a": 1}')
+    report = analyze_ranks([*paths, tmp_path / "notes.json", tmp_path / "nowhere.json"])
+    assert [rank.rank for rank in report.ranks] == [0, 1]
+    assert [failed.name for failed in report.failed] == [
+        str(tmp_path / "notes.json"),
+        str(tmp_path / "nowhere.json"),
+    ]
+    assert all(failed.what for failed in report.failed)
+    with pytest.raises(InputError, match="none of the 2 traces"):
+        analyze_ranks([tmp_path / "notes.json", tmp_path / "nowhere.json"])
+
+
+def test_ranks_without_metadata_are_numbered_by_name(tmp_path: Path) -> None:
+    paths = write_ranks(tmp_path, [0, 0], names="run_rank{rank}.json", said=False)
+    report = analyze_ranks(paths[::-1])
+    assert [(rank.rank, rank.rank_from) for rank in report.ranks] == [(0, "name"), (1, "name")]
+    assert report.world_size is None
+
+
+def test_ranks_without_steps_are_compared_over_the_recording(tmp_path: Path) -> None:
+    paths = []
+    for rank in range(2):
+        scenario = rank_loop(steps=0, waits_ns=rank * 50 * US).build()
+        paths.append(write(tmp_path / f"rank{rank}.json", scenario))
+    report = analyze_ranks(paths)
+    kinds = {rank.stretch for rank in report.ranks}
+    assert kinds <= {"prefill", "window"}
+    assert report.stretch_ns is not None
+    assert [rank.waiting_ns for rank in report.ranks] == [0, 50 * US]
+
+
+def test_the_schema_is_that_of_the_types() -> None:
+    path = Path(contract.__file__).with_name("ranks.schema.json")
+    assert path.read_bytes() == contract.json_schema()
