@@ -100,13 +100,12 @@ def moving_times(ranks: Sequence[RankActivity]) -> I64 | str:
     """For each collective the time in which it moves data: its shortest run over all ranks.
 
     Returns:
-        Times in ns, in the order of the collectives; or why they cannot be told.
+        Times in ns, in the order of the collectives, none where no rank ran any; or why they
+        cannot be told.
     """
     if len(ranks) < 2:
         return "there is one rank alone"
     counts = {len(rank.names) for rank in ranks}
-    if counts == {0}:
-        return "no rank ran a collective"
     if len(counts) > 1:
         return (
             f"the ranks ran from {min(counts):,} to {max(counts):,} collectives, so that one "

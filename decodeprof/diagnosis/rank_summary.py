@@ -80,10 +80,14 @@ def differences(ranks: Sequence[Rank]) -> list[Difference]:
     found = []
     for quantity in _QUANTITIES:
         values = {rank.rank: _rounded(getattr(rank, quantity)) for rank in ranks}
-        usual = Counter(values.values()).most_common(1)[0][0]
+        if len(set(values.values())) == 1:
+            continue
+        usual, holders = Counter(values.values()).most_common(1)[0]
+        if 2 * holders <= len(ranks):
+            found.append(Difference(quantity=quantity, usual=None, odd=values))
+            continue
         odd = {rank: value for rank, value in values.items() if value != usual}
-        if odd:
-            found.append(Difference(quantity=quantity, usual=usual, odd=odd))
+        found.append(Difference(quantity=quantity, usual=usual, odd=odd))
     return found
 
 
@@ -104,7 +108,7 @@ def _sentence(ranks: Sequence[Rank], *, waiting_unknown: str | None, alike: bool
     took = f"{what} takes {_between(stretch)} in profiled time"
     if len(ranks) == 1:
         return f"Only rank {ranks[0].rank} could be analysed: {took} there."
-    if waiting_unknown is not None:
+    if waiting_unknown is not None or not any(rank.collectives for rank in ranks):
         return _by_stretch(ranks, stretch, took=took)
     own = spread_of(ranks, own_times(ranks))
     most = max(ranks, key=lambda rank: rank.waiting_ns or 0)
@@ -131,7 +135,7 @@ def _by_stretch(ranks: Sequence[Rank], stretch: Spread, *, took: str) -> str:
         f"; {_between(inside)} of it goes by inside collectives alone, and how much of that is "
         "waiting for other ranks, which is no work done, cannot be told"
         if inside.high
-        else ""
+        else "; no rank ran a collective"
     )
     if stretch.spread_share <= EVEN_SHARE:
         return f"The {len(ranks)} ranks take equally long: {took}{untold}."

@@ -61,9 +61,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     quantity: str
     usual: float | None
-    """What most ranks have."""
+    """What most ranks have; null: no value is that of more than half."""
     odd: dict[int, float | None]
-    """By rank: those that have something else."""
+    """By rank: those that have something else; all ranks, where most have nothing in common."""
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):

@@ -145,7 +145,8 @@ def _difference(difference: Difference) -> Line:
         f"{units.count(value)} on rank {rank}" for rank, value in difference.odd.items()
     )
     what = _QUANTITIES[difference.quantity]
-    return line(f"{what}: {units.count(difference.usual)} on most, {odd}")
+    usual = "" if difference.usual is None else f"{units.count(difference.usual)} on most, "
+    return line(f"{what}: {usual}{odd}")
 
 
 def _verdicts(ranks: list[Rank]) -> Facts:

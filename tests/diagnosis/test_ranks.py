@@ -54,6 +54,13 @@ def test_ranks_that_launch_more_are_named(tmp_path: Path) -> None:
     assert found == {"kernels": ({1: usual + 3}, usual), "launches": ({1: usual + 3}, usual)}
 
 
+def test_two_ranks_that_differ_are_both_named(tmp_path: Path) -> None:
+    paths = write_ranks(tmp_path, [0, 0])
+    write_rank(paths[1], rank_loop(extra_kernels=1).build(), 1, 2)
+    (found,) = [d for d in analyze_ranks(paths).differences if d.quantity == "kernels"]
+    assert (found.usual, sorted(found.odd)) == (None, [0, 1])
+
+
 def test_a_missing_rank_makes_waiting_a_lower_bound(tmp_path: Path) -> None:
     report = analyze_ranks(write_ranks(tmp_path, [0, 90 * US, 30 * US])[::2])
     assert (report.world_size, report.missing) == (3, [1])
