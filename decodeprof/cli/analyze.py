@@ -9,6 +9,7 @@ import click
 from decodeprof.cli.options import Output, PlainOption, debug_option, output_options
 from decodeprof.cli.pages import Page, check_page, page_options, write_page
 from decodeprof.cli.show import show_diagnosis
+from decodeprof.cli.timelines import check_timeline_of, perfetto_option, write_timeline_of
 
 
 @click.command(
@@ -31,10 +32,11 @@ Examples:
     help="Of an nsys report that holds several processes, the one to take steps from; by default "
     "the one with the most GPU activity.",
 )
+@perfetto_option
 @page_options
 @output_options
 @debug_option
-def command(*, path: Path, process: int | None, output: Output, page: Page) -> None:
+def command(*, path: Path, process: int | None, perfetto: bool, output: Output, page: Page) -> None:
     """Report on PATH: a recording's directory, or a trace.
 
     A trace is torch.profiler's (.json or .json.gz), an SQLite export of nsys (.sqlite), or a
@@ -48,6 +50,10 @@ def command(*, path: Path, process: int | None, output: Output, page: Page) -> N
     from decodeprof.diagnosis.pipeline import analyze_path
 
     check_page(page)
+    if perfetto:
+        check_timeline_of(path, force=page.force)
     analyzed = analyze_path(path, process=process)
     show_diagnosis(analyzed.diagnosis, output)
     write_page(analyzed, path, page)
+    if perfetto:
+        write_timeline_of(analyzed, path, force=page.force)

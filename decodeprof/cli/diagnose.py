@@ -11,6 +11,7 @@ from decodeprof.cli.options import NewPath, Output, PlainOption, debug_option, o
 from decodeprof.cli.pages import Page, write_page
 from decodeprof.cli.recorded import record_and_diagnose
 from decodeprof.cli.show import show_diagnosis
+from decodeprof.cli.timelines import check_perfetto, perfetto_option, write_timeline_of
 
 DEFAULT_TIMEOUT_S = 900.0
 """A large model may load for minutes; a target that hangs must still end in a message."""
@@ -92,6 +93,7 @@ Examples:
     metavar="DIR",
     help="Directory of the recording; by default a new numbered one below decodeprof-runs.",
 )
+@perfetto_option
 @output_options
 @debug_option
 def command(
@@ -104,6 +106,7 @@ def command(
     budget_s: float,
     timeout_s: float,
     nsys: bool,
+    perfetto: bool,
     out: Path | None,
     output: Output,
 ) -> None:
@@ -129,7 +132,11 @@ def command(
         device=device,
         nsys=nsys,
     )
+    if perfetto:
+        check_perfetto()
     directory, analyzed = record_and_diagnose(job, out=out)
     show_diagnosis(analyzed.diagnosis, output)
     write_page(analyzed, directory, Page())
+    if perfetto:
+        write_timeline_of(analyzed, directory)
     click.echo(f"to see this again: decodeprof analyze {shlex.quote(str(directory))}", err=True)

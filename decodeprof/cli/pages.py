@@ -56,7 +56,9 @@ def page_options(function: F) -> F:
         return function(*args, page=page, as_json=as_json, **rest)
 
     for option in (
-        click.option("--force", is_flag=True, help="Replace what exists at the page's place."),
+        click.option(
+            "--force", is_flag=True, help="Replace what exists at the page's or timeline's place."
+        ),
         click.option("--no-html", is_flag=True, help="Write no page."),
         click.option(
             "--html",

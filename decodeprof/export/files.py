@@ -42,12 +42,16 @@ def _stem(source: Path) -> str:
     return source.name
 
 
-def check_new(paths: Iterable[Path], *, force: bool) -> None:
+ANOTHER_OUT = "name another place with `--out`"
+
+
+def check_new(paths: Iterable[Path], *, force: bool, another: str = ANOTHER_OUT) -> None:
     """Refuse to write where something is, or where nothing can be, before any work is done.
 
     Args:
         paths: the files that are to be written.
         force: files that exist may be replaced.
+        another: how to choose another place, as a hint.
 
     Raises:
         UsageError: a file exists, and may not be replaced.
@@ -55,15 +59,12 @@ def check_new(paths: Iterable[Path], *, force: bool) -> None:
     """
     for path in paths:
         if path.is_dir():
-            raise InputError(f"cannot write `{path}`", why="it is a folder", hint=_ANOTHER)
+            raise InputError(f"cannot write `{path}`", why="it is a folder", hint=another)
         if path.exists() and not force:
-            raise UsageError(f"`{path}` exists", hint=f"`--force` replaces it; or {_ANOTHER}")
+            raise UsageError(f"`{path}` exists", hint=f"`--force` replaces it; or {another}")
         if not path.parent.is_dir():
             raise InputError(
                 f"cannot write `{path}`",
                 why=f"there is no folder `{path.parent}`",
-                hint=f"make it, or {_ANOTHER}",
+                hint=f"make it, or {another}",
             )
-
-
-_ANOTHER = "name another place with `--out`"

@@ -5,14 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from decodeprof.diagnosis.evidence import Evidence
-from decodeprof.export.files import check_new
+from decodeprof.export.files import ANOTHER_OUT, check_new
 from decodeprof.export.perfetto.timeline import write_timeline
 from decodeprof.export.perfetto.writer import check_available
 from decodeprof.recording import whole_file
 
 
-def check_timeline(path: Path, *, force: bool) -> None:
+def check_timeline(path: Path, *, force: bool, another: str = ANOTHER_OUT) -> None:
     """Raise what `write_timeline_file` would, as far as it can be known before the analysis.
+
+    Args:
+        path: the file.
+        force: replace a file that exists.
+        another: how to choose another place, as a hint.
 
     Raises:
         UsageError: the file exists, and may not be replaced.
@@ -20,7 +25,7 @@ def check_timeline(path: Path, *, force: bool) -> None:
         DecodeprofError: the package that writes timelines is not installed.
     """
     check_available()
-    check_new([path], force=force)
+    check_new([path], force=force, another=another)
 
 
 def write_timeline_file(
