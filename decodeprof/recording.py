@@ -41,7 +41,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     new_tokens: int | None = None
     """Tokens of one call, for each sequence of the batch; None: could not be counted."""
     new_tokens_from: str = "unknown"
-    """yields | returned list | --new-tokens | forwards | unknown: how they were counted."""
+    """yields | yielded lists | returned list | --new-tokens | forwards | unknown: how they were
+    counted; of lists it is not known whether they are batches."""
     batch: int | None = None
 
 
@@ -102,11 +103,25 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     steps: int = 0
     ttft_ns: int | None = None
-    """Call's start to the end of the prefill on the device."""
+    """Call's start until the second forward begins on the device, or the call ends: the prefill
+    with what comes before and after it, and a ceiling of the time to the first token."""
+    first_token_ns: int | None = None
+    """Call's start to the first sign of the first token; None: there was none but the above."""
+    first_token_by: str = ""
+    """yield | forward | mark: what that sign was: the first item, the end of the first forward, or
+    the end of what the target marks as its prefill. Sampling and reading come after a forward."""
     step_ns: list[int] = []
     """Each decode step, from boundary to boundary on the device's clock."""
     host_step_ns: list[int] = []
     """The same boundaries by the host's clock: the cadence at which the host issues steps."""
+
+    def inner_step_ns(self) -> list[int]:
+        """The steps that stand for the decode: without the first and the last, if that leaves any.
+
+        The first may do one-off work; the last is closed by the call's end and not by the next
+        forward, so that of two it is the one to leave out.
+        """
+        return self.step_ns[1:-1] or self.step_ns[:-1] or self.step_ns
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):

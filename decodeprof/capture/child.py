@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from decodeprof import mark
 from decodeprof.capture.channel import Channel
 from decodeprof.capture.failure import explain
 from decodeprof.capture.invoke import Caller
@@ -135,6 +136,7 @@ def connect() -> Watches:
     steps = Watch()
     watches = Watches(steps, ModuleHooks(steps), ProfilerWatch(), CompileWatch())
     watch_graphs(steps, lambda: watches.captured_in.append(watches.phase))
+    mark.observe(steps)
     return watches
 
 

@@ -10,7 +10,8 @@ from decodeprof.errors import DecodeprofError, UsageError
 
 _MAX_SHOWN_FRAMES = 12
 _MAX_MESSAGE_LINES = 6
-_OWN_PREFIX = __name__.rpartition(".")[0]
+_OWN_PREFIXES = (__name__.rpartition(".")[0], "decodeprof.mark")
+"""Modules of ours that may stand in the target's stack."""
 
 
 def explain(error: BaseException, *, during: str, places: Places) -> Failed:
@@ -84,7 +85,7 @@ def user_frames(error: BaseException, places: Places, *, users_alone: bool = Fal
     frames: list[tuple[Frame, str]] = []
     for frame, line in traceback.walk_tb(error.__traceback__):
         module = str(frame.f_globals.get("__name__", ""))
-        if module.startswith((_OWN_PREFIX, "importlib", "asyncio")):
+        if module.startswith((*_OWN_PREFIXES, "importlib", "asyncio")):
             continue
         code = frame.f_code
         shown = Frame(code.co_filename, line, code.co_qualname)

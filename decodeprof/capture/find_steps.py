@@ -79,6 +79,9 @@ class StepFinder:
         """Report from now on what begins a step; how many of them the watched call had."""
         assert self._found is not None
         watch = self._session.watches.steps
+        marked = self._found.steps_marked()
+        if marked:
+            return self._install_marks(marked, tokens)
         if self._found.calls:
             choice = self._choose(self._found.calls, tokens)
             covers = {outer for key in choice.keys for outer in self._found.inside.get(key, ())}
@@ -90,8 +93,21 @@ class StepFinder:
             return called.returned.yields
         return self._install_loop(tokens)
 
+    def _install_marks(self, phases: list[str], tokens: int | None) -> int:
+        """The target says itself what a step is."""
+        assert self._found is not None
+        session = self._session
+        session.watches.steps.marks_depth = self._found.marks_depth()
+        # The first boundary of a call is its prefill: without a mark of its own it comes before
+        # the first step where the steps are fewer than the tokens.
+        unmarked = tokens is not None and len(phases) < tokens
+        session.loop_after_prefill = phases[0] != "prefill" and unmarked
+        return len(phases) + session.loop_after_prefill
+
     def _choose(self, calls: list[OutermostCall], tokens: int | None) -> Choice:
         choice = choose(calls, tokens=tokens)
+        # Where other calls stand between those that begin steps, the first token comes later.
+        self._session.first_forward_gives_token = all(call.key in choice.keys for call in calls)
         if choice.ambiguous:
             self._session.caveat(_AMBIGUOUS)
         return choice

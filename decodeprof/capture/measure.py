@@ -18,7 +18,7 @@ from decodeprof.capture.timing import (
     slope_ns_per_token,
     steady_samples,
 )
-from decodeprof.recording import PassReport, Run, Timing
+from decodeprof.recording import PassReport, Run, Timing, write_recording
 
 TARGET_SHARE = 0.03
 """Half the 95 % interval of the median step, over the median: well known below this."""
@@ -75,8 +75,13 @@ def timed_call(
     session: Session, *, tokens: int | None, override: dict[str, int] | None = None
 ) -> Run:
     """One unprofiled call, with its boundaries timed on the device where there is one."""
-    stamps = Stamps(session.on_device)
-    called = session.call(stamps, override=override)
+    watch = session.watches.steps
+    stamps = Stamps(session.on_device, ends_with_token=session.first_forward_gives_token)
+    watch.on_item = stamps.item
+    try:
+        called = session.call(stamps, override=override)
+    finally:
+        watch.on_item = None
     clocked = Clocked(called.began_at, called.returned_at, called.drained_ns, stamps)
     return clocked.run(tokens=tokens)
 
@@ -89,6 +94,8 @@ def _save(session: Session, runs: list[Run], *, stopped_by: str, share: float | 
             method=method, runs=list(runs), stopped_by=stopped_by, half_interval_share=share
         )
     )
+    # A run that never ends takes nothing of those before it with it.
+    write_recording(session.out, session.recording)
 
 
 def _note_uneven(session: Session, runs: list[Run]) -> None:

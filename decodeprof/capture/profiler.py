@@ -108,13 +108,16 @@ class Session:
             self.end_profile()
             return
         self.boundaries += 1
+        if boundary.name == mark.STEP:
+            return  # The target's own mark is in the trace already.
         marked: Any = record_function(boundary.label())
         marked.__enter__()
         self._open.setdefault(threading.get_ident(), []).append(marked)
 
     def end(self, boundary: Boundary) -> None:
         """Close the mark."""
-        del boundary
+        if boundary.name == mark.STEP:
+            return
         marks = self._open.get(threading.get_ident())
         if marks:
             marks.pop().__exit__(None, None, None)

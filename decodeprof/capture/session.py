@@ -85,7 +85,9 @@ class Session:
     no_gpu_activity: bool = False
     """A GPU was set up, and the profiled call launched nothing on it."""
     loop_after_prefill: bool = False
-    """Steps are a loop's iterations, and the prefill comes before the first of them."""
+    """Steps are a loop's iterations or marks, and the prefill comes before the first of them."""
+    first_forward_gives_token: bool = False
+    """Every outermost call begins a step, so that the first one's end is the first token."""
 
     def call(
         self,

@@ -101,7 +101,7 @@ def _stopped(outcome: Outcome, job: Job, spec: Spec, out: Path) -> Exception:
         why = f"{told.why}\nkept in `{out}`: {', '.join(kept)}".strip()
         # Before the first timed run there is nothing that a report could say.
         told_by = _told_by(out) if "timing" in kept else ""
-        hint = told.hint or told_by
+        hint = "\n".join(filter(None, (told.hint, told_by)))
         return RecordingStopped(told.what, why=why, hint=hint, directory=out)
     return RecordingStopped(told.what, why=told.why, hint=told.hint)
 
@@ -187,7 +187,10 @@ def _complete(outcome: Outcome, told: Failed, out: Path) -> list[str]:
     known = {report.name for report in recording.passes}
     if outcome.last_pass not in known:
         reason = f"{told.what}\n{told.why}".strip()
-        report = PassReport(name=outcome.last_pass, status="failed", reason=reason)
+        # What was timed before the end is as good as ever.
+        partly = outcome.last_pass == "timing" and recording.timing is not None
+        status = "partial" if partly else "failed"
+        report = PassReport(name=outcome.last_pass, status=status, reason=reason)
         recording = _with_pass(recording, report)
         write_recording(out, recording)
     return [report.name for report in recording.passes if report.status in _USEFUL]

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+YIELDED_LISTS = "yielded lists"
+"""How tokens were counted, where each yield is a list of numbers of unknown meaning."""
 _MAX_COMPARED = 65_536
 """Values kept of a returned sequence, to compare calls and to find the prompt in it."""
 
@@ -22,7 +24,7 @@ class Counted:
     tokens: int | None
     batch: int | None
     source: str
-    """yields | returned list | --new-tokens | forwards | unknown."""
+    """yields | yielded lists | returned list | --new-tokens | forwards | unknown."""
     values: tuple[int, ...] = ()
     """The first sequence's tokens, where they are numbers."""
     seen: int | None = None
@@ -57,6 +59,7 @@ def count(
     first_query: int | None,
     forwards: int,
     stated: int | None,
+    first_batch: int | None = None,
 ) -> Counted:
     """Count the tokens of a call.
 
@@ -66,10 +69,11 @@ def count(
         first_query: query length of the first forward, where one was seen.
         forwards: outermost forwards and graph replays that were seen.
         stated: the user's `--new-tokens`.
+        first_batch: batch of the first forward, where one was seen.
     """
     counted: Counted | None
     if "generator" in returned.kind:
-        counted = _yielded(returned)
+        counted = _yielded(returned, first_batch)
     else:
         counted = _returned(returned.value, arguments, first_query, forwards)
     if stated is not None:
@@ -82,12 +86,27 @@ def count(
     return Counted(None, None, "unknown")
 
 
-def _yielded(returned: Returned) -> Counted:
-    rows = _as_rows(list(returned.items), flat=True) if returned.items else None
-    batch = 1
-    if returned.items and _is_tensor(returned.items[0]) and returned.items[0].dim() >= 1:
-        batch = int(returned.items[0].shape[0])
-    return Counted(returned.yields, batch, "yields", rows.rows[0] if rows else ())
+def _yielded(returned: Returned, first_batch: int | None) -> Counted:
+    items = returned.items
+    rows = _as_rows(list(items), flat=True) if items else None
+    values = rows.rows[0] if rows else ()
+    if items and _is_tensor(items[0]) and items[0].dim() >= 1:
+        return Counted(returned.yields, int(items[0].shape[0]), "yields", values)
+    lengths = {_list_length(item) for item in items}
+    longest = max(lengths, default=0)
+    if longest <= 1:
+        return Counted(returned.yields, 1, "yields", values)
+    if lengths == {first_batch}:
+        return Counted(returned.yields, first_batch, "yields", values)
+    # One token for each sequence of a batch, or several of one sequence: nothing tells.
+    return Counted(returned.yields, None, YIELDED_LISTS, values)
+
+
+def _list_length(item: Any) -> int:
+    """How many numbers a yielded list or tuple holds; 0 for what is none."""
+    if not isinstance(item, list | tuple):
+        return 0
+    return len(item) if all(_cell(each) is not None for each in item) else 0
 
 
 def _returned(

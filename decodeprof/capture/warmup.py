@@ -15,8 +15,8 @@ from decodeprof.capture import about
 from decodeprof.capture.arguments import fingerprint
 from decodeprof.capture.find_steps import StepFinder
 from decodeprof.capture.session import PHASES, Called, Session
-from decodeprof.capture.tokens import Counted, count
-from decodeprof.capture.watch import Counter
+from decodeprof.capture.tokens import YIELDED_LISTS, Counted, count
+from decodeprof.capture.watch import NO_SHAPE, Counter, Shape
 from decodeprof.recording import PassReport
 from decodeprof.recording import Target as TargetInfo
 
@@ -46,7 +46,7 @@ def warm_up(session: Session) -> PassReport:
     say("warmup", "finding steps")
     second = finder.watched_call()
     counted = [_count(session, first), _count(session, second)]
-    certain = counted[1].source in ("yields", "returned list", "--new-tokens")
+    certain = counted[1].source in ("yields", YIELDED_LISTS, "returned list", "--new-tokens")
     tokens = counted[1].tokens if certain else None
     expected = finder.install(second, tokens=tokens)
     say("warmup", "checking steps")
@@ -56,7 +56,7 @@ def warm_up(session: Session) -> PassReport:
     steps = [expected, counter.boundaries, *_until_warm(session, third)]
     watches = session.watches
     session.graphs_captured_in = min(watches.captured_in, key=PHASES.index, default=None)
-    final = _count(session, third, first_query=counter.first.query, forwards=counter.boundaries)
+    final = _count(session, third, first=counter.first, forwards=counter.boundaries)
     _describe(session, third, final)
     _note_differences(session, counted, steps)
     return PassReport(name="warmup", status="done", new_tokens=final.tokens)
@@ -77,12 +77,13 @@ def _until_warm(session: Session, last: Called) -> list[int]:
 
 
 def _count(
-    session: Session, called: Called, *, first_query: int | None = None, forwards: int = 0
+    session: Session, called: Called, *, first: Shape = NO_SHAPE, forwards: int = 0
 ) -> Counted:
     return count(
         called.returned,
         arguments=called.values,
-        first_query=first_query,
+        first_query=first.query,
+        first_batch=first.batch,
         forwards=forwards,
         stated=session.job.new_tokens,
     )
@@ -103,6 +104,12 @@ def _describe(session: Session, called: Called, counted: Counted) -> None:
     if counted.seen is not None and counted.seen != counted.tokens:
         session.caveat(
             f"--new-tokens says {counted.tokens}, but the call returned {counted.seen} new tokens"
+        )
+    if counted.source == YIELDED_LISTS:
+        session.caveat(
+            "each yield is a list of numbers: one token for each sequence of a batch, or several "
+            "tokens of one sequence; which is not known, so no tokens per second are given "
+            "(`--new-tokens` says how many tokens of each sequence a call makes)"
         )
     session.token_parameter = token_parameter(
         session.target.function, called.values, tokens=counted.tokens

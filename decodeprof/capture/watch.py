@@ -11,9 +11,10 @@ torch is not imported here: `hooks` connects it.
 from __future__ import annotations
 
 import threading
+from collections import Counter as Counting
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from decodeprof import mark
@@ -36,10 +37,12 @@ class Boundary:
     """The beginning of a step."""
 
     name: str
-    """mark.FORWARD | mark.REPLAY | mark.YIELD | mark.LOOP."""
+    """mark.FORWARD | mark.REPLAY | mark.YIELD | mark.LOOP | mark.STEP."""
     number: int = 0
     """Which module, or which graph."""
     shape: Shape = NO_SHAPE
+    prefill: bool = False
+    """The target's own mark says so."""
 
     def label(self) -> str:
         """The mark's text."""
@@ -72,6 +75,7 @@ class _Stack(threading.local):
     def __init__(self) -> None:
         self.open: list[Boundary | None] = []
         self.keys: list[Hashable] = []
+        self.marks: list[Boundary | None] = []
 
 
 @dataclass
@@ -83,6 +87,21 @@ class Discovery:
     inside: dict[Hashable, set[Hashable]]
     """For each module that ran inside another: the outermost ones it ran in."""
     threads: set[int]
+    marks: list[tuple[int, str]] = field(default_factory=list)
+    """The target's own marks: how many others each lies in, and its phase."""
+
+    def marks_depth(self) -> int | None:
+        """How deep the marks of steps lie: the outermost level that holds several; None: none.
+
+        A mark that holds all others is the whole call, and no step.
+        """
+        counts = Counting(depth for depth, _ in self.marks)
+        return next((depth for depth in sorted(counts) if counts[depth] > 1), None)
+
+    def steps_marked(self) -> list[str]:
+        """The phases of the marks that are steps."""
+        wanted = self.marks_depth()
+        return [phase for depth, phase in self.marks if depth == wanted]
 
 
 class Watch:
@@ -92,6 +111,10 @@ class Watch:
         self.listener: Listener | None = None
         self.by_yields = False
         """A generator's being asked is what begins a step."""
+        self.marks_depth: int | None = None
+        """Marks of the target's own begin steps, those that lie in so many others."""
+        self.on_item: Callable[[], None] | None = None
+        """Told of each item that a generator yields."""
         self._choice: Choice | None = None
         self._discovery: Discovery | None = None
         self._stack = _Stack()
@@ -129,6 +152,7 @@ class Watch:
         """Forget calls that never ended: the last call of the target was broken off."""
         self._stack.open.clear()
         self._stack.keys.clear()
+        self._stack.marks.clear()
 
     def enter(self, name: str, key: Hashable, shape: Shape) -> None:
         """A module's forward or a graph's replay begins."""
@@ -163,7 +187,7 @@ class Watch:
             self._discovery.inside.setdefault(key, set()).add(self._stack.keys[0])
 
     def _begins_step(self, name: str, key: Hashable) -> bool:
-        if self._choice is None:
+        if self._choice is None or self.marks_depth is not None:
             return False
         if key in self._choice.keys:
             return True
@@ -183,10 +207,30 @@ class Watch:
 
     def answered(self, *, exhausted: bool) -> None:
         """The generator answered, or was exhausted."""
+        if self.on_item is not None and not exhausted:
+            self.on_item()
         if self.by_yields and self.listener is not None:
             self.listener.end(Boundary(mark.YIELD))
             if exhausted:
                 self.listener.withdraw()
+
+    def marked(self, phase: str) -> None:
+        """A mark of the target's own is entered."""
+        marks = self._stack.marks
+        boundary = None
+        if self._discovery is not None:
+            self._discovery.marks.append((len(marks), phase))
+        elif self.listener is not None and len(marks) == self.marks_depth:
+            boundary = Boundary(mark.STEP, prefill=phase == "prefill")
+            self.listener.start(boundary)
+        marks.append(boundary)
+
+    def unmarked(self) -> None:
+        """The innermost mark is left."""
+        marks = self._stack.marks
+        boundary = marks.pop() if marks else None
+        if boundary is not None and self.listener is not None:
+            self.listener.end(boundary)
 
     def loop(self) -> None:
         """An iteration of the target's own loop begins."""

@@ -7,7 +7,7 @@ from decodeprof.analysis.queue import latencies
 from decodeprof.diagnosis.evidence import Evidence
 from decodeprof.diagnosis.rows import distribution
 from decodeprof.model.diagnosis import About, Distribution, Generation, PassNote
-from decodeprof.recording import Recording
+from decodeprof.recording import Recording, Run
 
 # A profile that makes a step this much longer than it is distorts what the host did in it.
 HIGH_DILATION = 1.5
@@ -78,16 +78,42 @@ def generation_of(recording: Recording | None) -> Generation | None:
     """TTFT and tokens a second from the unprofiled runs; None where there are none."""
     if recording is None or recording.timing is None or not recording.timing.runs:
         return None
-    runs = recording.timing.runs
+    runs, batch = recording.timing.runs, recording.target.batch
     step = unprofiled_step(recording)
-    batch = recording.target.batch or 1
+    per_step = _tokens_per_step(runs)
+    firsts = [r.first_token_ns for r in runs if r.first_token_ns is not None]
+    # Without a sign of it, it is there by the time the second forward begins.
+    ceilings = [r.ttft_ns for r in runs if r.ttft_ns is not None]
+    told = firsts or ceilings
+    until = next((r.first_token_by for r in runs if r.first_token_ns is not None), "second_forward")
+    counted = recording.target.new_tokens_from != _AMBIGUOUS
     return Generation(
-        ttft_ns=distribution([r.ttft_ns for r in runs if r.ttft_ns is not None]),
-        tokens_per_s=round(batch * 1e9 / step.median, 3) if step and step.median else None,
+        ttft_ns=distribution(told),
+        ttft_until=until if told else None,
+        tokens_per_s=round((batch or 1) * per_step * 1e9 / step.median, 3)
+        if step and step.median and counted
+        else None,
+        tokens_per_step=round(per_step, 3),
         new_tokens=recording.target.new_tokens,
-        batch=recording.target.batch,
+        batch=batch,
         runs=len(runs),
     )
+
+
+# Numbers that a generator yields in lists are a batch's, or several of one sequence.
+_AMBIGUOUS = "yielded lists"
+
+
+def _tokens_per_step(runs: list[Run]) -> float:
+    """Tokens that a forward makes of each sequence; 1 where none, or no token, was counted.
+
+    One token and one forward may each stand apart: a prefill that makes none, a last forward whose
+    token is not used.
+    """
+    tokens = sum(run.tokens or 0 for run in runs)
+    forwards = sum(run.steps + 1 for run in runs)
+    uneven = abs(tokens - forwards) > len(runs)
+    return tokens / forwards if uneven and tokens and any(run.steps for run in runs) else 1.0
 
 
 def unprofiled_step(recording: Recording | None) -> Distribution | None:
@@ -98,11 +124,7 @@ def unprofiled_step(recording: Recording | None) -> Distribution | None:
     if recording is None or recording.timing is None:
         return None
     timing = recording.timing
-    samples = [
-        ns
-        for run in timing.runs
-        for ns in (run.step_ns[1:-1] if len(run.step_ns) > 2 else run.step_ns)
-    ]
+    samples = [ns for run in timing.runs for ns in run.inner_step_ns()]
     if samples:
         return distribution(samples)
     if timing.slope_ns_per_token is not None and timing.slope_ns_per_token > 0:
@@ -113,9 +135,10 @@ def unprofiled_step(recording: Recording | None) -> Distribution | None:
 
 
 def unprofiled_prefill(recording: Recording | None) -> Distribution | None:
-    """Unprofiled time to the first token: the prefill with what precedes it."""
-    generation = generation_of(recording)
-    return generation.ttft_ns if generation else None
+    """Unprofiled time of the prefill: from the call until the second forward begins."""
+    if recording is None or recording.timing is None:
+        return None
+    return distribution([r.ttft_ns for r in recording.timing.runs if r.ttft_ns is not None])
 
 
 def caveats_of(evidence: Evidence, *, dilation: float | None) -> list[str]:

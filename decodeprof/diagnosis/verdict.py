@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from decodeprof import units
+from decodeprof.analysis.collectives import collectives_alone, rank_activity
 from decodeprof.analysis.intervals import union
 from decodeprof.diagnosis.context import unprofiled_step
 from decodeprof.model.diagnosis import IDLE_CAUSES, BoundBy, Verdict
@@ -57,6 +58,8 @@ class Bound:
     flops_ns: int | None
     unknown_idle_share: float = 0.0
     """Of the device's idle time, the share whose cause the capture does not say."""
+    collective_ns: int = 0
+    """Of the busy time, that in which only collectives ran: they may have waited for others."""
 
 
 def judge(bound: Bound) -> BoundBy:
@@ -70,7 +73,9 @@ def judge(bound: Bound) -> BoundBy:
             return "sync"
         return "launch"
     roof = max(bound.bytes_ns or 0, bound.flops_ns or 0) / max(bound.busy_ns, 1)
-    if bound.bytes_ns is None and bound.flops_ns is None:
+    # Neither roof is a collective's: what it moves goes over links, if it moves anything.
+    mostly_collectives = bound.collective_ns > MOST_SHARE * bound.busy_ns
+    if mostly_collectives or (bound.bytes_ns is None and bound.flops_ns is None):
         return "device"
     if abs(roof - ROOF_SHARE) <= TRANSITION_SHARE * ROOF_SHARE:
         return "transition"
@@ -80,7 +85,7 @@ def judge(bound: Bound) -> BoundBy:
 
 
 def sentence_of(bound_by: BoundBy, bound: Bound, *, launching: str, what: str, timed: str) -> str:
-    """The verdict as one sentence.
+    """The verdict as one sentence, and one more where collectives may make the GPU look busy.
 
     Args:
         bound_by: the bound.
@@ -89,6 +94,20 @@ def sentence_of(bound_by: BoundBy, bound: Bound, *, launching: str, what: str, t
         what: "each decode step" or "the prefill".
         timed: "" or " in profiled time": a foreign trace has no other.
     """
+    sentence = _one_sentence(bound_by, bound, launching=launching, what=what, timed=timed)
+    if bound.collective_ns <= TRANSITION_SHARE * bound.busy_ns:
+        return sentence
+    return f"{sentence} {_of_collectives(bound.collective_ns, bound.busy_ns)}."
+
+
+def _of_collectives(collective_ns: int, busy_ns: int) -> str:
+    return (
+        f"Of the busy time {units.share(collective_ns / busy_ns)} is inside collectives alone, "
+        "where a GPU that waits for other ranks looks busy and does no work"
+    )
+
+
+def _one_sentence(bound_by: BoundBy, bound: Bound, *, launching: str, what: str, timed: str) -> str:
     step, busy = units.time(bound.step_ns), units.time(bound.busy_ns)
     share = units.share(bound.busy_ns / max(bound.step_ns, 1))
     # Busy time is as profiled, which makes a graph's nodes last longer than the step may have.
@@ -131,11 +150,7 @@ def without_steps(evidence: Evidence) -> Verdict:
     """The verdict where no step was found."""
     trace = evidence.trace
     if evidence.recording is not None and not evidence.steps.count and not _was_timed(evidence):
-        return Verdict(
-            bound_by="unknown",
-            sentence="Cannot tell: no decode step was seen, in the trace or by the clock; did the "
-            "call make any tokens?",
-        )
+        return Verdict(bound_by="unknown", sentence=_call_sentence(evidence.recording))
     if evidence.recording is not None and not trace.captured:
         return Verdict(bound_by="unknown", sentence=_untraced_sentence(evidence.recording))
     if evidence.recording is not None and evidence.recording.device is None:
@@ -167,8 +182,16 @@ def without_steps(evidence: Evidence) -> Verdict:
     return Verdict(
         bound_by="unknown",
         sentence=f"Cannot tell per step: {found}. Over the whole window the GPU is busy {share}"
-        f"{_of_what(evidence, busy)}.",
+        f"{_of_what(evidence, busy)}.{_in_collectives(evidence, busy, span=span)}",
     )
+
+
+def _in_collectives(evidence: Evidence, busy_ns: int, *, span: tuple[int, int]) -> str:
+    assert evidence.device is not None
+    inside = collectives_alone(rank_activity(evidence.trace, evidence.device), *span)
+    if inside <= TRANSITION_SHARE * busy_ns:
+        return ""
+    return f" {_of_collectives(inside, busy_ns)}."
 
 
 def _of_what(evidence: Evidence, busy_ns: int) -> str:
@@ -194,6 +217,23 @@ def _of_what(evidence: Evidence, busy_ns: int) -> str:
     if causes[cause] > MOST_SHARE * idle and cause in _IDLE_WORDS:
         told += f"; {units.share(causes[cause] / idle)} of the rest {_IDLE_WORDS[cause]}"
     return told
+
+
+def _call_sentence(recording: Recording) -> str:
+    """The verdict on a recording in which no step was seen: what is known of a whole call."""
+    runs = recording.timing.runs if recording.timing else []
+    tokens = next((run.tokens for run in runs if run.tokens), None)
+    if not runs or not tokens:
+        return (
+            "Cannot tell: no decode step was seen, in the trace or by the clock; did the call make "
+            "any tokens?"
+        )
+    call_ns = sorted(run.total_ns for run in runs)[(len(runs) - 1) // 2]
+    made = f"{units.count(tokens)} token{'' if tokens == 1 else 's'}"
+    return (
+        f"Cannot tell per step: a call takes {units.time(call_ns)} for {made}, unprofiled; where "
+        "its steps begin was not seen."
+    )
 
 
 def _was_timed(evidence: Evidence) -> bool:

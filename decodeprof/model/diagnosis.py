@@ -300,9 +300,15 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """The whole call, unprofiled."""
 
     ttft_ns: Distribution | None
-    """Time to the first token: call's start to the end of the prefill."""
+    """Time to the first token: from the call's start to what `ttft_until` names."""
+    ttft_until: str | None = None
+    """yield | forward | mark | second_forward: the first item, the end of the first forward (its
+    token is then still to be sampled), the end of the marked prefill; or, with no such sign, the
+    beginning of the second forward, by which the token was there."""
     tokens_per_s: float | None
-    """Decode alone: batch ÷ median step time."""
+    """Decode alone: batch × tokens of a step ÷ median step time."""
+    tokens_per_step: float = 1.0
+    """Tokens that a forward makes of each sequence, on average."""
     new_tokens: int | None
     batch: int | None
     runs: int

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from decodeprof import units
 from decodeprof.model.diagnosis import (
     Diagnosis,
     Distribution,
     Floors,
+    Generation,
     Range,
     StepFigures,
     WhatIf,
@@ -131,19 +134,32 @@ def _generation_facts(diagnosis: Diagnosis) -> list[Fact]:
             Fact(
                 "first token",
                 line(units.time(generation.ttft_ns.median)),
-                line(f"TTFT, unprofiled; {spread(generation.ttft_ns)}"),
+                line(f"{_ttft_until(generation)}; {spread(generation.ttft_ns)}"),
             )
         )
     if generation.tokens_per_s is not None:
-        batch = "" if generation.batch is None else f", batch {units.count(generation.batch)}"
+        told = "decode alone"
+        if generation.batch is not None:
+            told += f", batch {units.count(generation.batch)}"
+        if generation.tokens_per_step != 1:
+            told += f", {generation.tokens_per_step:.3g} tokens a step on average"
         rows.append(
-            Fact(
-                "throughput",
-                line(f"{_rate(generation.tokens_per_s)} tokens/s"),
-                line(f"decode alone{batch}"),
-            )
+            Fact("throughput", line(f"{_rate(generation.tokens_per_s)} tokens/s"), line(told))
         )
     return rows
+
+
+_TTFT_UNTIL = {
+    "yield": "TTFT to the first yield, unprofiled",
+    "forward": "TTFT to the first forward's end, before sampling; unprofiled",
+    "mark": "TTFT to the end of the marked prefill, unprofiled",
+}
+
+
+def _ttft_until(generation: Generation) -> str:
+    """What the time to the first token ends with."""
+    at_most = "TTFT, at most: until the second step begins; unprofiled"
+    return _TTFT_UNTIL.get(generation.ttft_until or "", at_most)
 
 
 def _rate(per_s: float) -> str:
@@ -312,6 +328,10 @@ def prefill_section(diagnosis: Diagnosis) -> Section | None:
     if figures is None:
         return None
     rows = [*_time_facts(diagnosis, figures), *_work_facts(diagnosis, figures, per="prefill")]
+    if figures.unprofiled_ns is not None:
+        # Sampling and whatever else the loop does before its second forward belong to a step.
+        until = f"from the call until the second step begins; {spread(figures.unprofiled_ns)}"
+        rows[0] = replace(rows[0], detail=line(until))
     if figures.unprofiled_ns is None and diagnosis.generation is not None:
         rows = rows[1:]  # the time to the first token, above, is its unprofiled time
     if figures.busy_ns is not None and figures.profiled_ns:

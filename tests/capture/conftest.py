@@ -71,6 +71,8 @@ JOBS = {
     "method": job("loop.py:Engine.stream", "prompt=[4]", setup="build"),
     "pieces": job("loop.py:pieces"),
     "tensors_alone": job("loop.py:tensors_alone"),
+    "marked": job("loop.py:marked"),
+    "two_a_forward": job("loop.py:two_a_forward"),
     "fresh": job("loop.py:fresh"),
     "compiled": job("compiled.py:generate"),
     "profiles_itself": job("failing.py:profiles_itself"),

@@ -19,9 +19,8 @@ from decodeprof.capture.scrub import (
     write_trace,
 )
 from decodeprof.capture.statistics import half_interval_share, lower_median
-from decodeprof.capture.timing import Clocked, Stamps, slope_ns_per_token, steady_samples
+from decodeprof.capture.timing import slope_ns_per_token
 from decodeprof.capture.warmup import token_parameter
-from decodeprof.capture.watch import Boundary
 from decodeprof.recording import Run
 
 
@@ -44,35 +43,6 @@ def test_an_interval_is_never_wider_than_the_samples(samples: list[int]) -> None
     share = half_interval_share(samples)
     assert share is not None
     assert 0 <= share <= (max(samples) - min(samples)) / 2 / lower_median(samples)
-
-
-def test_a_call_is_split_at_its_boundaries() -> None:
-    stamps = Stamps(on_device=False, host_ns=[110, 150, 180, 215])
-    run = Clocked((100, None), (220, None), 230, stamps).run(tokens=4)
-    assert run == Run(
-        total_ns=130,
-        tokens=4,
-        steps=3,
-        ttft_ns=50,
-        step_ns=[30, 35, 5],
-        host_step_ns=[30, 35, 5],
-    )
-    nothing = Clocked((100, None), (220, None), 230, Stamps(on_device=False)).run(tokens=None)
-    assert (nothing.steps, nothing.step_ns, nothing.ttft_ns) == (0, [], None)
-
-
-def test_a_boundary_that_is_withdrawn_was_none() -> None:
-    stamps = Stamps(on_device=False)
-    stamps.start(Boundary("decodeprof.yield"))
-    stamps.start(Boundary("decodeprof.yield"))
-    stamps.withdraw()
-    assert len(stamps.host_ns) == 1
-
-
-def test_steady_samples_leave_the_first_and_the_last_step_out() -> None:
-    assert steady_samples([Run(total_ns=9, step_ns=[5, 1, 2, 6])]) == [1, 2]
-    assert steady_samples([Run(total_ns=9, step_ns=[5, 6])]) == [5, 6]
-    assert steady_samples([Run(total_ns=90, tokens=9)]) == [10]
 
 
 def test_short_steps_are_profiled_for_two_periods_and_long_ones_for_few() -> None:

@@ -11,6 +11,7 @@ import msgspec
 from decodeprof import mark
 from decodeprof.capture.job import Order
 from decodeprof.capture.process import run_child
+from decodeprof.diagnosis.pipeline import analyze_path
 from tests.capture.conftest import Ran, job
 
 Runs = dict[str, Future[Ran]]
@@ -220,3 +221,38 @@ def test_a_first_call_is_profiled_alone_from_any_phase(tmp_path: Path) -> None:
 def test_the_parent_imports_no_torch() -> None:
     code = "import sys, decodeprof.capture; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_targets_own_marks_are_timed(runs: Runs) -> None:
+    ran = runs["marked"].result()
+    assert ran.recording is not None
+    assert ran.recording.timing is not None
+    for run in ran.recording.timing.runs:
+        assert (run.steps, len(run.step_ns), run.first_token_by) == (9, 9, "mark")
+    assert "no steps were seen" not in ran.caveats
+    # They stand in the trace once each, as the target made them.
+    assert [values["phase"] for values in marks(ran, mark.STEP)] == ["prefill"] + ["decode"] * 9
+    assert marks(ran, mark.LOOP) == []
+
+
+def test_the_first_token_is_timed_to_the_end_of_its_forward_or_to_its_yield(runs: Runs) -> None:
+    for name, by in (("function", "forward"), ("arithmetic", "yield"), ("pieces", "")):
+        recording = runs[name].result().recording
+        assert recording is not None
+        assert recording.timing is not None
+        for run in recording.timing.runs:
+            assert run.first_token_by == by
+            assert run.ttft_ns is not None
+            if by:
+                assert run.first_token_ns is not None
+                assert 0 < run.first_token_ns <= run.ttft_ns
+
+
+def test_tokens_a_second_count_every_token_of_a_forward(runs: Runs) -> None:
+    generation = analyze_path(runs["two_a_forward"].result().out).diagnosis.generation
+    assert generation is not None
+    assert (generation.new_tokens, generation.tokens_per_step) == (12, 2)
+    step = analyze_path(runs["two_a_forward"].result().out).diagnosis.step
+    assert step is not None
+    assert step.unprofiled_ns is not None
+    assert generation.tokens_per_s == round(2e9 / step.unprofiled_ns.median, 3)

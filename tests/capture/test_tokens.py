@@ -89,3 +89,27 @@ def test_a_stated_number_does_not_hide_what_was_counted() -> None:
         Returned("function", [1, 2, 3]), arguments={}, first_query=None, forwards=3, stated=40
     )
     assert (found.tokens, found.seen) == (40, 3)
+
+
+def yielded(*items: Any, first_batch: int | None = None) -> Counted:
+    return count(
+        Returned("generator", items=items, yields=len(items)),
+        arguments={},
+        first_query=1,
+        forwards=len(items),
+        stated=None,
+        first_batch=first_batch,
+    )
+
+
+def test_a_list_for_each_sequence_of_the_batch_is_one_token_of_each() -> None:
+    found = yielded([1, 2, 3], (4, 5, 6), first_batch=3)
+    assert (found.tokens, found.batch, found.source) == (2, 3, "yields")
+    assert yielded([7], [8]).batch == 1
+
+
+def test_what_a_yielded_list_means_is_not_guessed() -> None:
+    for first_batch in (None, 1):
+        found = yielded([1, 2, 3], [4, 5, 6], first_batch=first_batch)
+        assert (found.tokens, found.batch, found.source) == (2, None, "yielded lists")
+    assert yielded([1, 2, 3], [4, 5], first_batch=3).source == "yielded lists"

@@ -239,3 +239,64 @@ def test_watch_itself_needs_no_torch() -> None:
 
     code = "import sys, decodeprof.capture.watch; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class Marked:
+    """A target whose steps are marked, within two marks around the whole call."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        mark.observe(watch)
+
+    def __call__(self) -> None:
+        with mark.step(), mark.step():
+            with mark.step("prefill"):
+                self.watch.enter(mark.FORWARD, "model", NO_SHAPE)
+                self.watch.leave()
+            for _ in range(3):
+                with mark.step():
+                    self.watch.enter(mark.FORWARD, "model", NO_SHAPE)
+                    self.watch.leave()
+
+
+@pytest.fixture
+def marked() -> Iterator[Marked]:
+    yield Marked(Watch())
+    mark.observe(None)
+
+
+def test_the_targets_own_marks_begin_its_steps(marked: Marked) -> None:
+    watch = marked.watch
+    watch.discover()
+    marked()
+    found = watch.discovered()
+    # The two outermost ones hold all the others: they are the call.
+    assert found.marks_depth() == 2
+    assert found.steps_marked() == ["prefill", "decode", "decode", "decode"]
+    watch.use(choose(found.calls, tokens=4))
+    watch.marks_depth = found.marks_depth()
+    watch.listener = noted = Noted()
+    marked()
+    # Forwards begin no steps beside them.
+    assert noted.heard == ["decodeprof.step", "end"] * 4
+
+
+def test_one_mark_alone_is_no_step(marked: Marked) -> None:
+    watch = marked.watch
+    watch.discover()
+    with mark.step():
+        pass
+    assert watch.discovered().marks_depth() is None
+    watch.listener = noted = Noted()
+    marked()
+    assert noted.heard == []
+
+
+def test_items_are_told_beside_boundaries() -> None:
+    watch = Watch()
+    told: list[str] = []
+    watch.on_item = lambda: told.append("item")
+    for exhausted in (False, False, True):
+        watch.ask()
+        watch.answered(exhausted=exhausted)
+    assert told == ["item", "item"]

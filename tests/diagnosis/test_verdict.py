@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from decodeprof.diagnosis.evidence import gather
+from decodeprof.diagnosis.load import Loaded
+from decodeprof.diagnosis.pipeline import diagnose
 from decodeprof.diagnosis.verdict import Bound, judge, sentence_of
 from decodeprof.model.diagnosis import Verdict
+from decodeprof.model.trace import Trace
+from decodeprof.recording import Run, Timing
 from decodeprof.report.terminal import text
 from decodeprof.report.view import view
 from tests.build import TraceBuilder
-from tests.diagnosis.cases import MS, US, case, loop
+from tests.diagnosis.cases import MS, US, case, loop, recording
 
 LATE_NS = 500 * MS
 
@@ -64,3 +69,18 @@ def test_half_of_the_waiting_must_be_unknown() -> None:
     assert judge(bound) == "launch"
     told = sentence_of("launch", bound, launching="launch 3 kernels", what="it", timed="")
     assert told.startswith("Launch-bound")
+
+
+def sentence_without_steps(*runs: Run) -> str:
+    timed = recording(device=None, timing=Timing(method="none", runs=list(runs)))
+    loaded = Loaded(trace=Trace.nothing("trace"), recording=timed, name="synthetic")
+    return diagnose(gather(loaded)).verdict.sentence
+
+
+def test_a_call_whose_steps_were_not_seen_is_told_as_a_whole() -> None:
+    runs = [Run(total_ns=ms * MS, tokens=6) for ms in (130, 123, 110)]
+    assert sentence_without_steps(*runs) == (
+        "Cannot tell per step: a call takes 123 ms for 6 tokens, unprofiled; where its steps begin "
+        "was not seen."
+    )
+    assert "did the call make any tokens?" in sentence_without_steps(Run(total_ns=MS))

@@ -114,6 +114,7 @@ def full(**changes: object) -> d.Diagnosis:
             ),
             generation=d.Generation(
                 ttft_ns=d.Distribution(median=58_100_000, p10=57_000_000, p90=60_400_000, n=12),
+                ttft_until="forward",
                 tokens_per_s=20.1207,
                 new_tokens=64,
                 batch=1,

@@ -193,3 +193,27 @@ def test_a_remark_says_how_to_act_and_a_finding_what_to_check_and_to_risk() -> N
         text = text_of(view(full(findings=[changed])), width=200)
         assert advice.how in text
         assert (advice.risk in text) is shown
+
+
+@pytest.mark.parametrize(
+    ("until", "told"),
+    [
+        ("yield", "TTFT to the first yield"),
+        ("forward", "TTFT to the first forward's end, before sampling"),
+        ("mark", "TTFT to the end of the marked prefill"),
+        ("second_forward", "TTFT, at most: until the second step begins"),
+    ],
+)
+def test_the_time_to_the_first_token_says_with_what_it_ends(until: str, told: str) -> None:
+    generation = full().generation
+    assert generation is not None
+    shown = full(generation=msgspec.structs.replace(generation, ttft_until=until))
+    assert f"58.1 ms        {told}" in text_of(view(shown), width=120)
+
+
+def test_tokens_of_a_forward_are_told_where_they_are_not_one() -> None:
+    generation = full().generation
+    assert generation is not None
+    shown = full(generation=msgspec.structs.replace(generation, tokens_per_step=2.0))
+    assert "decode alone, batch 1, 2 tokens a step on average" in text_of(view(shown), width=120)
+    assert "a step on average" not in text_of(view(full()), width=120)

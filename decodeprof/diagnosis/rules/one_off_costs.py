@@ -97,12 +97,15 @@ def _is_one_off(row: StepRow, *, runs_known: bool) -> bool:
 
 
 def _slow_first_step(calls: list[list[int]]) -> tuple[int, int] | None:
-    """Lower medians, over calls, of the first step and of all others; None: they are alike."""
+    """Lower medians, over calls, of the first step and of those between; None: they are alike.
+
+    The last step says nothing: it is cut short by the call's end, or holds what follows the loop.
+    """
     calls = [steps for steps in calls if len(steps) >= FEWEST_STEPS]
     if not calls:
         return None
     first = sorted(steps[0] for steps in calls)[(len(calls) - 1) // 2]
-    others = sorted(ns for steps in calls for ns in steps[1:])
+    others = sorted(ns for steps in calls for ns in steps[1:-1])
     usual = others[(len(others) - 1) // 2]
     return (first, usual) if first > (1 + LEAST_EXCESS_SHARE) * usual else None
 

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 import torch
 from torch import nn
 
+from decodeprof import step
+
 VOCABULARY = 64
 torch.manual_seed(0)
 
@@ -121,3 +123,23 @@ def fresh(n: int = 10) -> list[int]:
     """Makes its module anew in each call."""
     own = Tiny()
     return [int(own(torch.tensor([[step]]))[0, -1].argmax()) for step in range(n)]
+
+
+@torch.no_grad()
+def marked(n: int = 10) -> list[int]:
+    """Says itself what its steps are; no module is called."""
+    tokens = []
+    with step("prefill"):
+        tokens.append(int((model.head.weight @ model.block.weight).argmax()))
+    for _ in range(n - 1):
+        with step():
+            tokens.append(int((model.head.weight @ model.block.weight).argmax()))
+    return tokens
+
+
+def two_a_forward(n: int = 12) -> list[int]:
+    """Makes two tokens of each forward."""
+    tokens: list[int] = []
+    while len(tokens) < n:
+        tokens += model(torch.tensor([[1, 2]]))[0].argmax(-1).tolist()
+    return tokens

@@ -59,6 +59,11 @@ def test_where_unprofiled_calls_are_known_they_tell_of_the_first_step() -> None:
     )
 
 
+def test_a_last_step_that_the_calls_end_cuts_short_makes_no_first_one_slow() -> None:
+    cut = recording(timing=timing([50_000 * US, 50_000 * US, 300 * US]))
+    assert judge(CODE, case(loop(slow_at_first), cut)) == Clear()
+
+
 def test_a_loop_of_equal_steps_is_clear() -> None:
     assert judge(CODE, case(loop(lambda b, _: busy(b)), recording())) == Clear()
 
