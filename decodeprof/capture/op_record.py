@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from decodeprof.capture.composite import made_of_others, take_apart
 from decodeprof.capture.places import Frame, Places, stack_from
 from decodeprof.capture.waiting import DeviceOf, Rule, Wait, rule_of
 from decodeprof.model.ops import OpCall, OpRecord, Place, StepOps, TensorRef
@@ -235,6 +236,9 @@ class RecordingMode(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self._recorder.recording:
             return func(*args, **kwargs)
+        if made_of_others(func):
+            with self:
+                return take_apart(func, args, kwargs)
         wait = self._wait(func, args, kwargs)
         out = func(*args, **kwargs)
         self._recorder.note(func, args, kwargs, out, wait.reason if wait else "")

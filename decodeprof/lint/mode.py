@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from decodeprof.capture.composite import made_of_others, take_apart
 from decodeprof.capture.op_record import OpRecorder, tensors_in
 from decodeprof.capture.waiting import Rule, Wait, rule_of
 from decodeprof.lint.whereabouts import (
@@ -66,6 +67,7 @@ class Traits:
     """What is the same for every call of an operator."""
 
     name: str
+    composite: bool
     rule: Rule | None
     copies: bool
     aliases: bool
@@ -111,6 +113,7 @@ class PretendMode(TorchDispatchMode):
         returns = func._schema.returns
         traits = self._traits[func] = Traits(
             name,
+            made_of_others(func),
             rule_of(func),
             copies=name in _COPIES,
             aliases=bool(returns) and all(each.alias_info is not None for each in returns),
@@ -127,6 +130,9 @@ class PretendMode(TorchDispatchMode):
         """Run one operation."""
         traits = self._traits.get(func) or self._learn(func)
         kwargs = {} if kwargs is None else kwargs
+        if traits.composite:
+            with self:
+                return take_apart(func, args, kwargs)
         device = _device_among(args)
         if not kwargs:
             return self._run(func, traits, args, kwargs, device, device)

@@ -27,6 +27,7 @@ from torch.profiler import record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from decodeprof import mark
+from decodeprof.capture.composite import made_of_others, take_apart
 from decodeprof.capture.places import Frame, stack_from
 from decodeprof.capture.profiler import new_profiler
 from decodeprof.capture.syncs import gpu_trace
@@ -132,6 +133,9 @@ class _Operators(TorchDispatchMode):
         """Run an operator as it would have been run, and note it."""
         del types
         kwargs = kwargs or {}
+        if made_of_others(func):
+            with self:
+                return take_apart(func, args, kwargs)
         ops = self._listener.ops
         ops.append(operator_name(func))
         try:

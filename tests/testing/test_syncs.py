@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,39 @@ def test_operators_are_named_and_what_runs_stays_as_it_was() -> None:
     assert seen == [[]]
     # Nothing crosses to a device here, so nothing blocks.
     assert noted == []
+
+
+@pytest.mark.parametrize("under", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_operators_that_are_made_of_others_are_taken_apart(
+    under: Callable[[], AbstractContextManager[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from decodeprof.testing import cuda
+
+    asked = []
+
+    def blocks_unseen(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> str | None:
+        asked.append((name, kwargs.get("device"), kwargs.get("non_blocking")))
+        return "would block" if kwargs.get("non_blocking") else real(name, args, kwargs)
+
+    real = cuda.blocks_unseen
+    monkeypatch.setattr(cuda, "blocks_unseen", blocks_unseen)
+    noted, mine = listener()
+    # The same code outside of the mode and inside of it: inference mode may be on before or after.
+    pageable = torch.ones(3, 4)
+    with under(), cuda._Operators(mine):  # type: ignore[arg-type]
+        moved = pageable.to("meta", non_blocking=True)
+    with cuda._Operators(mine), under():  # type: ignore[arg-type]
+        pageable.cpu()
+        total = pageable.sum().item()
+        same = torch.nn.functional.dropout(pageable.add(1), training=False)
+    assert (moved.device.type, total, same.mean()) == ("meta", 12.0, 2.0)
+    assert asked == [
+        ("aten::_to_copy", torch.device("meta"), True),
+        ("aten::sum", None, None),
+        ("aten::_local_scalar_dense", None, None),
+        ("aten::add", None, None),
+    ]
+    assert [(each.op, each.why) for each in noted] == [("aten::_to_copy", "would block")]
 
 
 def test_compiled_code_stays_compiled() -> None:
