@@ -8,8 +8,10 @@ import click
 
 from decodeprof.cli.options import Output, PlainOption, debug_option, output_options
 from decodeprof.cli.pages import Page, check_page, page_options, write_page
+from decodeprof.cli.ranks import report_on, traces_of
 from decodeprof.cli.show import show_diagnosis
 from decodeprof.cli.timelines import check_timeline_of, perfetto_option, write_timeline_of
+from decodeprof.errors import UsageError
 
 
 @click.command(
@@ -21,9 +23,10 @@ Examples:
   decodeprof analyze trace.json.gz --json > diagnosis.json
   decodeprof analyze trace.json.gz --html trace.html
   decodeprof analyze report.sqlite --process 4711
+  decodeprof analyze rank0.json.gz rank1.json.gz
 """,
 )
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH…", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option(
     "--process",
     cls=PlainOption,
@@ -36,8 +39,10 @@ Examples:
 @page_options
 @output_options
 @debug_option
-def command(*, path: Path, process: int | None, perfetto: bool, output: Output, page: Page) -> None:
-    """Report on PATH: a recording's directory, or a trace.
+def command(
+    *, paths: tuple[Path, ...], process: int | None, perfetto: bool, output: Output, page: Page
+) -> int:
+    """Report on PATH: a recording's directory, a trace, or the traces of several ranks.
 
     A trace is torch.profiler's (.json or .json.gz), an SQLite export of nsys (.sqlite), or a
     report of nsys (.nsys-rep), which the `nsys` on this machine exports first.
@@ -46,9 +51,17 @@ def command(*, path: Path, process: int | None, perfetto: bool, output: Output, 
     unprofiled run: its report gives no unprofiled step time, and says so.
 
     The same report, with a timeline and charts, is written as a page that opens offline.
+
+    Several traces, or a folder of them, are ranks that ran together: each is diagnosed, and one
+    report says which rank holds the others up, and what they wait inside collectives.
     """
     from decodeprof.diagnosis.pipeline import analyze_path
 
+    traces = traces_of(paths)
+    if len(traces) > 1:
+        _one_trace_only(page, process=process, perfetto=perfetto)
+        return report_on(traces, output)
+    path = traces[0]
     check_page(page)
     if perfetto:
         check_timeline_of(path, force=page.force)
@@ -57,3 +70,20 @@ def command(*, path: Path, process: int | None, perfetto: bool, output: Output, 
     write_page(analyzed, path, page)
     if perfetto:
         write_timeline_of(analyzed, path, force=page.force)
+    return 0
+
+
+def _one_trace_only(page: Page, *, process: int | None, perfetto: bool) -> None:
+    """Refuse what is of one trace where several are given."""
+    given = {
+        "--process": process is not None,
+        "--perfetto": perfetto,
+        "--html": page.path is not None,
+    }
+    for option, wanted in given.items():
+        if wanted:
+            raise UsageError(
+                f"`{option}` takes one trace",
+                why="several traces are ranks, of which there is one report",
+                hint=f"name the rank's own: `decodeprof analyze FILE {option} …`",
+            )

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from decodeprof import units
+from decodeprof.analysis.collectives import collectives_alone, rank_activity
 from decodeprof.analysis.figures import PhaseFigures
 from decodeprof.diagnosis import context, rows
 from decodeprof.diagnosis.agreement import agreement_of
@@ -138,6 +139,7 @@ def _verdict(
         bytes_ns=floors.bytes_ns,
         flops_ns=floors.flops_ns,
         unknown_idle_share=rows.unknown_idle_share(figures.idle_ns),
+        collective_ns=_in_collectives(evidence, figures),
     )
     bound_by = judge(bound)
     return Verdict(
@@ -150,6 +152,14 @@ def _verdict(
             timed="" if unprofiled else " in profiled time",
         ),
     )
+
+
+def _in_collectives(evidence: Evidence, figures: PhaseFigures) -> int:
+    """Of the shown step's busy time, that in which only collectives ran."""
+    assert evidence.device is not None
+    start = int(evidence.steps.device_start_ns[figures.shown])
+    end = int(evidence.steps.device_end_ns[figures.shown])
+    return collectives_alone(rank_activity(evidence.trace, evidence.device), start, end)
 
 
 _PHASES = {"each decode step": "decode step", "the prefill": "prefill"}

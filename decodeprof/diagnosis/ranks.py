@@ -21,7 +21,7 @@ from decodeprof.diagnosis.evidence import Evidence
 from decodeprof.diagnosis.pipeline import analyze_path
 from decodeprof.diagnosis.rank_names import Numbered, ranks_of
 from decodeprof.diagnosis.rank_summary import summed_up
-from decodeprof.errors import DecodeprofError, InputError
+from decodeprof.errors import DecodeprofError, InputError, UsageError
 from decodeprof.model.diagnosis import Diagnosis, StepFigures
 from decodeprof.model.ranks import Failed, Rank, RankReport
 from decodeprof.model.trace import I64, Member
@@ -56,18 +56,22 @@ def analyze_ranks(
 
     Raises:
         InputError: none of them can be analysed.
+        UsageError: none of them is there.
     """
     read: list[_Read] = []
     failed: list[Failed] = []
+    missing = 0
     for path in paths:
         if told is not None:
             told(path)
         try:
             read.append(_read(path))
         except DecodeprofError as error:
+            missing += isinstance(error, UsageError)
             failed.append(Failed(name=str(path), what=error.what, why=error.why, hint=error.hint))
     if not read:
-        raise InputError(
+        kind = UsageError if missing == len(failed) else InputError
+        raise kind(
             f"none of the {len(paths)} traces could be analysed",
             why="\n".join(f"{f.what}: {f.why}" if f.why else f.what for f in failed),
             hint="`decodeprof analyze FILE` says more of each",

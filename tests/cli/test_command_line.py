@@ -81,12 +81,13 @@ WRONG = {
     ),
     "missing argument": (
         ["analyze"],
-        "error: missing argument `PATH`\nhint: `decodeprof analyze --help` says how it is called\n",
+        "error: missing argument `PATH…`\n"
+        "hint: `decodeprof analyze --help` says how it is called\n",
     ),
     "extra argument": (
-        ["analyze", "a", "b"],
-        "error: got unexpected extra argument (b)\n"
-        "hint: `decodeprof analyze --help` says how it is called\n",
+        ["compare", "a", "b", "c"],
+        "error: got unexpected extra argument (c)\n"
+        "hint: `decodeprof compare --help` says how it is called\n",
     ),
     "bad value": (
         ["analyze", "a", "--width", "ten"],

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from decodeprof.diagnosis.ranks import analyze_ranks
-from decodeprof.errors import InputError
+from decodeprof.errors import InputError, UsageError
 from decodeprof.model import ranks as contract
 from tests.ranks import MOVING_NS, rank_loop, write_rank, write_ranks
 from tests.scenarios import US
@@ -96,6 +96,8 @@ def test_bad_files_are_named_and_the_others_go_on(tmp_path: Path) -> None:
     assert all(failed.what for failed in report.failed)
     with pytest.raises(InputError, match="none of the 2 traces"):
         analyze_ranks([tmp_path / "notes.json", tmp_path / "nowhere.json"])
+    with pytest.raises(UsageError, match="none of the 1 traces"):
+        analyze_ranks([tmp_path / "nowhere.json"])
 
 
 def test_ranks_without_metadata_are_numbered_by_name(tmp_path: Path) -> None:

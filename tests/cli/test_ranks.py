@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from decodeprof.cli import group
+from decodeprof.cli.errors import run
+from decodeprof.cli.ranks import traces_of
+from decodeprof.model.ranks import RankReport
+from decodeprof.report.ranks import ranks_view
+from decodeprof.report.terminal import text
+from tests import traces
+from tests.ranks import write_ranks
+from tests.scenarios import US
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    made = tmp_path / "ranks"
+    made.mkdir()
+    write_ranks(made, [0, 50 * US])
+    return made
+
+
+def test_a_folder_is_all_of_its_ranks(folder: Path, capsys: Capture) -> None:
+    assert run(group, ["analyze", str(folder), "--json"]) == 0
+    one = capsys.readouterr().out
+    names = [str(folder / "rank0.json.gz"), str(folder / "rank1.json.gz")]
+    assert run(group, ["analyze", *names, "--json"]) == 0
+    assert capsys.readouterr().out == one
+    report = msgspec.json.decode(one, type=RankReport)
+    assert report.slowest == 1
+    assert run(group, ["analyze", str(folder), "--width", "100"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == text(ranks_view(report), width=100)
+    assert "Rank 1 holds the others up" in captured.out
+    assert "report.html" not in captured.err
+    assert not Path("decodeprof-runs").exists()
+
+
+def test_a_bad_file_is_named_and_the_exit_code_tells(folder: Path, capsys: Capture) -> None:
+    (folder / "rank2.json").write_text("[]")
+    assert run(group, ["analyze", str(folder)]) == 1
+    captured = capsys.readouterr()
+    assert "rank2.json" in captured.out
+    assert "Rank 1 holds the others up" in captured.out
+    assert f"not analysed: {folder / 'rank2.json'}" in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_a_folder_with_one_trace_is_that_trace(folder: Path, capsys: Capture) -> None:
+    (folder / "rank1.json.gz").unlink()
+    assert run(group, ["analyze", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["source"]["name"] == "rank0.json.gz"
+
+
+def test_ten_comes_after_two(tmp_path: Path) -> None:
+    names = ["rank10.json", "rank2.json", "2.json", "a.json.gz", ".hidden.json", "notes.txt"]
+    for name in names:
+        (tmp_path / name).touch()
+    found = [path.name for path in traces_of([tmp_path])]
+    assert found == ["2.json", "a.json.gz", "rank2.json", "rank10.json"]
+
+
+def test_a_recording_stays_one_recording() -> None:
+    recording = Path(__file__).parents[2] / "fixtures" / "plain_0p6b"
+    assert traces_of([recording]) == [recording]
+
+
+def test_a_rank_named_twice_is_refused(folder: Path, capsys: Capture) -> None:
+    path = str(folder / "rank0.json.gz")
+    assert run(group, ["analyze", path, path]) == 2
+    assert "is named twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--process", "1"], ["--perfetto"], ["--html", "x.html"]])
+def test_what_is_of_one_trace_is_refused(option: list[str], folder: Path, capsys: Capture) -> None:
+    assert run(group, ["analyze", str(folder), *option]) == 2
+    assert f"`{option[0]}` takes one trace" in capsys.readouterr().err
+
+
+def test_an_empty_folder_is_an_error(tmp_path: Path, capsys: Capture) -> None:
+    assert run(group, ["analyze", str(tmp_path)]) == 1
+    assert "is no recording" in capsys.readouterr().err
+
+
+@pytest.mark.traces
+@traces.needs_traces
+def test_real_traces_of_one_gpu_are_not_paired(capsys: Capture) -> None:
+    real = traces.folder()
+    assert real is not None
+    names = [str(real / "h200" / f"hf_gpt2_{kind}.json.gz") for kind in ("dyn", "static")]
+    assert run(group, ["analyze", *names, "--json"]) == 0
+    report = msgspec.json.decode(capsys.readouterr().out, type=RankReport)
+    assert [rank.waiting_ns for rank in report.ranks] == [0, 0]
+    assert "no rank ran a collective" in report.sentence
+    assert [rank.rank_from for rank in report.ranks] == ["order", "order"]
+    assert {d.quantity for d in report.differences} >= {"launches", "kernels"}
