@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import re
 from dataclasses import dataclass
 
 import jinja2
@@ -15,13 +16,14 @@ from decodeprof.model.charts import Charts
 from decodeprof.model.diagnosis import Diagnosis
 from decodeprof.report.blocks import Section, Table, View
 from decodeprof.report.html.memory import MemoryPicture, memory
-from decodeprof.report.html.roofline import RoofPicture, roofline
+from decodeprof.report.html.method import method_section
+from decodeprof.report.html.roofline import RoofPicture, RoofUnknown, roofline
 from decodeprof.report.html.samples import Samples, samples
 from decodeprof.report.html.scale import percent
 from decodeprof.report.html.tables import all_kernels, call_sites
 from decodeprof.report.html.timeline import TimelinePicture, timeline
 from decodeprof.report.html.waterfall import floors_fall, gains_fall
-from decodeprof.report.names import cleaned
+from decodeprof.report.names import cleaned, counted
 from decodeprof.report.view import view
 
 MARK = "<!doctype html>\n<!-- decodeprof report -->\n"
@@ -46,6 +48,7 @@ _ORDER = (
     "memory",
     "measured",
     "steps",
+    "method",
     "checked",
     "caveats",
     "next",
@@ -74,7 +77,7 @@ class _Pictures:
     """What is drawn; the names are the keys of `_DRAWN`."""
 
     timeline: TimelinePicture | None
-    roofline: RoofPicture | None
+    roofline: RoofPicture | RoofUnknown | None
     samples: Samples | None
     memory: MemoryPicture | None
     sites: Table | None
@@ -109,7 +112,7 @@ def html(diagnosis: Diagnosis, charts: Charts) -> str:
             title=shown.title,
             kind=diagnosis.source.kind,
             verdict=diagnosis.verdict,
-            parts=_parts(shown, {key for key in _DRAWN if getattr(pictures, key) is not None}),
+            parts=_parts(diagnosis, shown, pictures),
             pictures=pictures,
             floors_fall=floors_fall(diagnosis),
             gains_fall=gains_fall(diagnosis),
@@ -125,15 +128,16 @@ def html(diagnosis: Diagnosis, charts: Charts) -> str:
     )
 
 
-def _parts(shown: View, drawn: set[str]) -> list[Part]:
-    parts = [Part(section.key, section.title, section) for section in shown.sections]
+def _parts(diagnosis: Diagnosis, shown: View, pictures: _Pictures) -> list[Part]:
+    sections = [*shown.sections, method_section(diagnosis)]
+    parts = [Part(one.key, one.title, one) for one in sections if one is not None]
     places: list[tuple[int, int, Part]] = []
     place = 0
     for part in parts:
         place = _ORDER.index(part.key) if part.key in _ORDER else place
         places.append((place, len(places), part))
     for key, title in _DRAWN.items():
-        if key in drawn:
+        if getattr(pictures, key) is not None:
             places.append((_ORDER.index(key), len(places), Part(key, title, None)))
     return [part for _, _, part in sorted(places, key=lambda found: found[:2])]
 
@@ -149,13 +153,17 @@ class Tile:
 
 def _tiles(diagnosis: Diagnosis) -> list[Tile]:
     """The figures that a reader looks for first; only those that are known."""
-    step, generation = diagnosis.step, diagnosis.generation
+    # Where only a prefill was recorded, it is what the page is about.
+    step, what = diagnosis.step, "step"
+    if step is None:
+        step, what = diagnosis.prefill, "prefill"
+    generation = diagnosis.generation
     tiles = []
     now = None
     if step is not None:
         now = step.unprofiled_ns.median if step.unprofiled_ns else step.profiled_ns
         kind = "unprofiled" if step.unprofiled_ns else "in profiled time"
-        tiles.append(Tile(units.time(now), "decode step", kind))
+        tiles.append(Tile(units.time(now), f"decode {what}" if what == "step" else what, kind))
     if generation is not None and generation.tokens_per_s is not None:
         per_s = generation.tokens_per_s
         rate = f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.3g}"
@@ -163,13 +171,11 @@ def _tiles(diagnosis: Diagnosis) -> list[Tile]:
         tiles.append(Tile(rate, "tokens/s", batch))
     if step is not None and step.busy_ns is not None and now:
         share = units.share(min(1.0, step.busy_ns / now))
-        tiles.append(Tile(share, "device busy", f"{units.time(step.busy_ns)} a step"))
+        tiles.append(Tile(share, "device busy", f"{units.time(step.busy_ns)} a {what}"))
     if step is not None and step.kernels is not None:
         launches = (step.launches or 0) + (step.graph_launches or 0)
-        detail = (
-            "launches unknown" if step.launches is None else f"{units.count(launches)} launches"
-        )
-        tiles.append(Tile(units.count(step.kernels), "kernels a step", detail))
+        detail = counted(None if step.launches is None else launches, "launch", "launches")
+        tiles.append(Tile(units.count(step.kernels), f"kernels a {what}", detail))
     return tiles
 
 
@@ -181,12 +187,37 @@ class _Prose:
     literal: bool
 
 
+# The space between a number and its unit, and that behind a comparison.
+_UNIT = re.compile(r"(?<=\d) (?=[%×]|(?:[nµm]?s|[kMGT]?B|[GT]FLOP)\b)|(?<=[<>÷]) (?=\d)")
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
 def _literals(text: str) -> list[_Prose]:
-    """Cut text at its backticks; one that is not closed stays as it is."""
+    """Cut text at its backticks; one that is not closed stays as it is.
+
+    Outside of literals a number stays on one line with its unit.
+    """
     pieces = text.split("`")
     if len(pieces) % 2 == 0:
         pieces[-2:] = ["`".join(pieces[-2:])]
-    return [_Prose(piece, bool(i % 2)) for i, piece in enumerate(pieces) if piece]
+    return [
+        _Prose(piece if i % 2 else _UNIT.sub(_NO_BREAK, piece), bool(i % 2))
+        for i, piece in enumerate(pieces)
+        if piece
+    ]
+
+
+LONG_NAME = 20
+"""Letters of a first cell that leave figures no room on a telephone."""
+
+
+def _has_long_names(table: Table) -> bool:
+    """Whether a narrow page shows each row's name above its figures: they alone fit beside it."""
+    figures = all(column.align == "right" for column in table.columns[1:])
+    return figures and any(
+        not row.above and not row.below and sum(len(span.text) for span in row.cells[0]) > LONG_NAME
+        for row in table.rows
+    )
 
 
 @functools.cache
@@ -204,6 +235,7 @@ def _environment() -> jinja2.Environment:
     environment.filters["literals"] = _literals
     environment.filters["percent"] = percent
     environment.filters["clean"] = cleaned
+    environment.filters["has_long_names"] = _has_long_names
     environment.filters["kind"] = lambda block: type(block).__name__
     return environment
 

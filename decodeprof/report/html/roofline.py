@@ -8,19 +8,27 @@ from dataclasses import dataclass
 
 from decodeprof import units
 from decodeprof.model.charts import Charts, RoofPoint
+from decodeprof.report.html.labels import Circle, Label, placed
 from decodeprof.report.html.scale import Tick, decades, log_share, percent
 from decodeprof.report.names import cleaned, short_kernel_name
 
 NS_PER_S = 1_000_000_000
 LARGEST_RADIUS = 22.0
 SMALLEST_RADIUS = 3.0
+HEIGHT = 296
+"""Of the plot, in pixels, as the page draws it."""
+WIDTH = 600
+"""Of the plot, in pixels: between a telephone's and a screen's, to place numbers by."""
+LEAST_KNOWN = 0.05
+"""Share of the kernel time below which a picture would show what does not matter: the copies and
+sets around a graph whose kernels are not known."""
 LABELLED = 8
 """Points with a number in the picture and a row below it: what they leave takes little time."""
 LOWEST_BYTES_PER_S = 1e9
 """The axis ends here: what moves less than this hardly reads memory at all."""
-_NO_FLOPS_ROOM = 0.16
+_NO_FLOPS_ROOM = 0.22
 """Share of the width for kernels whose arithmetic is not counted."""
-_SPREAD = (0.5, 0.2, 0.8, 0.35, 0.65)
+_SPREAD = (0.5, 0.14, 0.86, 0.32, 0.68)
 """Where in that room they stand: beside each other, since they have no place on the axis."""
 
 
@@ -34,6 +42,8 @@ class RoofDot:
     family: str
     number: int | None
     """Its row below the picture; None: not among the longest."""
+    label: Label | None
+    """Where its number stands; None: it has none."""
     title: str
 
 
@@ -67,32 +77,50 @@ class RoofPicture:
     known: str
 
 
-def roofline(charts: Charts) -> RoofPicture | None:
-    """The picture; None where no kernel's bytes are known."""
+@dataclass(frozen=True)
+class RoofUnknown:
+    """There were kernels, and hardly one's bytes are known."""
+
+    text: str
+
+
+def roofline(charts: Charts) -> RoofPicture | RoofUnknown | None:
+    """The picture, or why there is none; None where no kernel was recorded."""
     found = charts.roofline
     if found is None:
-        return None
+        return RoofUnknown("unknown: no kernel's bytes are known") if charts.timeline else None
+    if found.known_time_share < LEAST_KNOWN:
+        left = units.share(1 - found.known_time_share)
+        return RoofUnknown(f"unknown: the bytes of {left} of the step's kernel time are not known")
     axes = _Axes.of(found.points, found.bandwidth_bytes_per_s, found.flops_per_s)
     points = _merged(found.points)
     longest = points[0].time_ns
-    numbers = {id(point): i for i, point in enumerate(points[:LABELLED], 1)}
     beside = itertools.cycle(_NO_FLOPS_ROOM * share for share in _SPREAD)
+    # The longest first: the small lie on top, where they can be seen.
+    places = [
+        (axes.x(_intensity(p)) if p.flops else next(beside), axes.y(_rate(p)), _radius(p, longest))
+        for p in points
+    ]
+    labels = placed([Circle(x * WIDTH, y * HEIGHT, r) for x, y, r in places[:LABELLED]])
     dots = [
         RoofDot(
-            x=percent(axes.x(_intensity(point)) if point.flops else next(beside)),
-            y=percent(axes.y(_rate(point))),
-            radius=_radius(point.time_ns / longest),
+            x=percent(x),
+            y=percent(y),
+            radius=f"{radius:.1f}",
             family=point.family,
-            number=numbers.get(id(point)),
+            number=i + 1 if i < LABELLED else None,
+            label=labels[i] if i < LABELLED else None,
             title=f"{point.name}: {units.bandwidth(_rate(point))}, "
             f"{units.time(point.time_ns)} a step",
         )
-        # The longest last: they lie on top, with their numbers.
-        for point in reversed(points)
+        for i, (point, (x, y, radius)) in enumerate(zip(points, places, strict=True))
     ]
     return RoofPicture(
         dots=tuple(dots),
-        rows=tuple(_row(numbers[id(p)], p, found.bandwidth_bytes_per_s) for p in points[:LABELLED]),
+        rows=tuple(
+            _row(i, point, found.bandwidth_bytes_per_s)
+            for i, point in enumerate(points[:LABELLED], 1)
+        ),
         x_ticks=axes.x_ticks(),
         y_ticks=axes.y_ticks(),
         roof_y=percent(axes.y(found.bandwidth_bytes_per_s)),
@@ -131,9 +159,9 @@ def _rate(point: RoofPoint) -> float:
     return point.bytes * NS_PER_S / point.time_ns
 
 
-def _radius(share: float) -> str:
+def _radius(point: RoofPoint, longest_ns: int) -> float:
     """Area is proportional to time, so that two half as long look like one."""
-    return f"{max(SMALLEST_RADIUS, LARGEST_RADIUS * math.sqrt(share)):.1f}"
+    return max(SMALLEST_RADIUS, LARGEST_RADIUS * math.sqrt(point.time_ns / longest_ns))
 
 
 def _row(number: int, point: RoofPoint, bandwidth: float) -> RoofRow:

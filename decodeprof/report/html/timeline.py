@@ -22,6 +22,8 @@ HEIGHT = 100
 """Height of a lane in the picture's own units; the page stretches it."""
 TICKS = 6
 HOST_PARTS = ("sync", "launch", "api", "op")
+COLOURED_BY_NAME = ("other", "fused by a compiler")
+"""Families whose kernels have little in common but that they have no better family."""
 LONGEST_NAME = 120
 """Characters of a kernel's full name that the page's data holds: it is shown beside the pointer,
 and hundreds of names of template arguments would fill the page."""
@@ -65,7 +67,8 @@ class PictureSync:
 class Legend:
     """What a colour and a key stand for."""
 
-    kind: str
+    style: str
+    """The class that has the colour."""
     key: str
     label: str
 
@@ -80,6 +83,7 @@ class TimelinePicture:
     syncs: tuple[PictureSync, ...]
     ticks: tuple[Tick, ...]
     legend: tuple[Legend, ...]
+    families: tuple[Legend, ...]
     data: bytes
     """The script's data, as JSON."""
     idle_known: bool
@@ -98,22 +102,30 @@ def timeline(charts: Charts, *, decode_sites: int) -> TimelinePicture | None:
     return TimelinePicture(
         caption=found.caption,
         lanes=_lanes(found),
-        steps=tuple(
-            PictureStep(
-                percent(step.start_ns / found.length_ns),
-                percent((step.end_ns - step.start_ns) / found.length_ns),
-                f"{step.phase} {step.index}: {units.time(step.end_ns - step.start_ns)}",
-            )
-            for step in found.steps
-        ),
+        steps=_steps(found),
         syncs=_syncs(found, decode_sites),
         ticks=tuple(
             Tick(percent(v / found.length_ns), units.time(v))
             for v in round_values(found.length_ns, TICKS)
         ),
         legend=_legend(found),
+        families=_families(found),
         data=msgspec.json.encode(_data(found, charts, decode_sites)),
         idle_known=found.idle_known,
+    )
+
+
+def _steps(found: Timeline) -> tuple[PictureStep, ...]:
+    """Each step's stretch, or one for all where no step is known."""
+    if not found.steps:
+        return (PictureStep("0%", "100%", f"no steps: {units.time(found.length_ns)}"),)
+    return tuple(
+        PictureStep(
+            percent(step.start_ns / found.length_ns),
+            percent((step.end_ns - step.start_ns) / found.length_ns),
+            f"{step.phase} {step.index}: {units.time(step.end_ns - step.start_ns)}",
+        )
+        for step in found.steps
     )
 
 
@@ -239,18 +251,28 @@ def _syncs(found: Timeline, decode_sites: int) -> tuple[PictureSync, ...]:
 
 def _legend(found: Timeline) -> tuple[Legend, ...]:
     present = {index for parts in found.gaps.parts for index, _ in parts}
-    rows = [Legend("busy", BUSY_KEY, "device busy")]
+    rows = [Legend("c-busy", BUSY_KEY, "device busy")]
     rows += [
-        Legend(cause, CAUSE_KEYS[cause], f"idle: {cause}")
+        Legend(f"c-{cause}", CAUSE_KEYS[cause], f"idle: {cause}")
         for index, cause in enumerate(CAUSES)
         if index in present
     ]
     kinds = {kind for track in found.host for kind in track.call_kind}
     if "op" in kinds:
-        rows.append(Legend("op", "o", "host: framework op"))
+        rows.append(Legend("c-op", "o", "host: framework op"))
     if "api" in kinds:
-        rows.append(Legend("api", "a", "host: other API call"))
+        rows.append(Legend("c-api", "a", "host: other API call"))
     return tuple(rows)
+
+
+def _families(found: Timeline) -> tuple[Legend, ...]:
+    """The colours of the device's lanes; kernels of an unknown family have one each, by name."""
+    used = {name for track in found.device for name in track.name}
+    families = {found.names[name].family for name in used} - {None, *COLOURED_BY_NAME}
+    return tuple(
+        Legend(f"f-{family.replace(' ', '-')}", family[0], family)
+        for family in sorted(filter(None, families))
+    )
 
 
 def _data(found: Timeline, charts: Charts, decode_sites: int) -> dict[str, object]:
@@ -260,6 +282,7 @@ def _data(found: Timeline, charts: Charts, decode_sites: int) -> dict[str, objec
         "length": found.length_ns,
         "causes": [[cause, CAUSE_KEYS[cause]] for cause in CAUSES],
         "families": families,
+        "by_name": [families.index(f) for f in COLOURED_BY_NAME if f in families],
         "names": [
             [
                 short_kernel_name(cleaned(name.text)) if name.family else cleaned(name.text),

@@ -189,6 +189,7 @@ def test_hover_and_keys_tell_an_items_name_and_times(page: Any) -> None:
     press(page, ".")
     first = page.find_element("css selector", ".tl-told").text
     assert first.splitlines()[0] == "indexSelectSmallIndex"
+    assert "gather and scatter on stream 7" in first
     assert "2 µs, from 0" in first
     assert "launched 5 µs before it started, by aten::embedding" in first
     press(page, ".")

@@ -158,6 +158,43 @@ def test_text_in_backticks_is_a_literal_and_an_open_one_stays() -> None:
     assert "<code>&lt;b&gt;</code> and ` alone" in page
 
 
+def test_a_number_stays_with_its_unit_and_a_literal_as_it_is() -> None:
+    caveats = ["busy 15 % of 23.4 ms, < 5 kernels, 3 steps", "`take 5 ms`"]
+    page = html(diagnoses.full(caveats=caveats), NOTHING)
+    assert "busy 15\xa0% of 23.4\xa0ms, &lt;\xa05 kernels, 3 steps" in page
+    assert "<code>take 5 ms</code>" in page
+
+
+def test_every_family_of_kernels_and_every_idle_cause_has_a_colour() -> None:
+    from decodeprof.analysis.families import FAMILIES
+    from decodeprof.report.html.page import _package_text
+
+    style = _package_text("style.css")
+    for name in [
+        *(f"f-{f.replace(' ', '-')}" for f in FAMILIES),
+        *(f"c-{c}" for c in d.IDLE_CAUSES),
+    ]:
+        assert re.search(rf"\.{name}\b[^{{]*\{{ fill: var", style), name
+
+
+def test_the_head_of_a_prefill_alone_tells_of_the_prefill() -> None:
+    diagnosis = diagnoses.full()
+    alone = msgspec.structs.replace(diagnosis, prefill=diagnosis.step, step=None, generation=None)
+    tiles = re.findall(r"<li><b>([^<]*)</b><span>([^<]*)</span>", html(alone, NOTHING))
+    assert [label for _, label in tiles] == ["prefill", "device busy", "kernels a prefill"]
+
+
+@pytest.mark.parametrize(("letters", "stacked"), [(21, True), (20, False)])
+def test_long_names_stand_above_their_figures_on_a_telephone(letters: int, stacked: bool) -> None:
+    from decodeprof.report.blocks import Column, Row, line
+    from decodeprof.report.html.page import _has_long_names
+
+    columns = (Column("name"), Column("time", "right"))
+    row = Row((line("x" * letters), line("1 ms")))
+    assert _has_long_names(Table(columns, (row,))) == stacked
+    assert not _has_long_names(Table((Column("name"), Column("what")), (row,)))
+
+
 def test_an_empty_recording_is_a_page_too() -> None:
     empty = diagnoses.cpu_run()
     nothing = msgspec.structs.replace(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from decodeprof.model import charts as c
 from decodeprof.model import diagnosis as d
 from decodeprof.report.html.memory import memory
-from decodeprof.report.html.roofline import roofline
+from decodeprof.report.html.roofline import RoofPicture, RoofUnknown, roofline
 from decodeprof.report.html.samples import samples
 from decodeprof.report.html.scale import decades, log_share, percent, round_values
 from decodeprof.report.html.timeline import COLUMNS, HEIGHT, timeline
@@ -110,7 +110,7 @@ def test_a_kernel_at_the_bandwidth_lies_on_the_roof() -> None:
         known_time_share=0.5,
     )
     picture = roofline(c.Charts(roofline=found))
-    assert picture is not None
+    assert isinstance(picture, RoofPicture)
     dots = {dot.title.partition(":")[0]: dot for dot in picture.dots}
     assert dots["fast"].y == picture.roof_y
     assert dots["fast"].title == "fast: 4 TB/s, 1 µs a step"
@@ -128,9 +128,39 @@ def test_instances_of_one_template_are_one_point() -> None:
         known_time_share=1.0,
     )
     picture = roofline(c.Charts(roofline=found))
-    assert picture is not None
+    assert isinstance(picture, RoofPicture)
     assert [(row.name, row.count, row.time) for row in picture.rows] == [("k", "2", "4 µs")]
     assert picture.slope is None
+
+
+def test_small_circles_lie_over_large_ones_and_each_of_the_longest_has_its_number() -> None:
+    points = [point(f"k{i}", time_ns=1000 * (i + 1), bytes=4_000_000) for i in range(10)]
+    found = c.Roofline(
+        points=points, bandwidth_bytes_per_s=4e12, flops_per_s=None, known_time_share=1.0
+    )
+    picture = roofline(c.Charts(roofline=found))
+    assert isinstance(picture, RoofPicture)
+    radii = [float(dot.radius) for dot in picture.dots]
+    assert radii == sorted(radii, reverse=True)
+    # Area is proportional to time: the tenth takes a tenth of the first's.
+    assert radii[-1] ** 2 / radii[0] ** 2 == pytest.approx(0.1, abs=0.01)
+    assert [dot.number for dot in picture.dots] == [*range(1, 9), None, None]
+    assert [dot.label is not None for dot in picture.dots] == [True] * 8 + [False] * 2
+
+
+def test_bytes_that_are_hardly_known_are_said_to_be_unknown() -> None:
+    found = c.Roofline(
+        points=[point("Memset")],
+        bandwidth_bytes_per_s=4e12,
+        flops_per_s=None,
+        known_time_share=0.014,
+    )
+    told = "unknown: the bytes of 99 % of the step's kernel time are not known"
+    assert roofline(c.Charts(roofline=found)) == RoofUnknown(told)
+    assert roofline(c.Charts(timeline=drawn())) == RoofUnknown(
+        "unknown: no kernel's bytes are known"
+    )
+    assert roofline(c.Charts()) is None
 
 
 def test_memory_is_parts_of_what_was_reserved() -> None:
@@ -244,6 +274,36 @@ def test_the_scripts_data_gives_every_time_back() -> None:
     assert data["gaps"] == {"start": [2400], "parts": [[1, 1800, 3, 600]]}
     assert data["syncs"] == [[1200, 10, 0, 2]]
     assert data["causes"][1] == ["launch", "L"]
+
+
+def test_the_legend_names_what_is_drawn() -> None:
+    names = [
+        c.Named(text="gemm", family="matrix"),
+        c.Named(text="kv", family="gather and scatter"),
+        c.Named(text="mine", family="other"),
+        c.Named(text="not launched", family="norm"),
+    ]
+    one = msgspec.structs.replace(track((0, 10), (10, 10), (20, 10)), name=[0, 1, 2])
+    picture = timeline(c.Charts(timeline=drawn(names=names, device=[one])), decode_sites=0)
+    assert picture is not None
+    assert [(one.style, one.label) for one in picture.legend] == [
+        ("c-busy", "device busy"),
+        ("c-launch", "idle: launch"),
+        ("c-python", "idle: python"),
+    ]
+    assert [(one.style, one.key) for one in picture.families] == [
+        ("f-gather-and-scatter", "g"),
+        ("f-matrix", "m"),
+    ]
+    data = json.loads(picture.data)
+    # Kernels that are "other" have nothing in common: the script tells them apart by name.
+    assert [data["families"][i] for i in data["by_name"]] == ["other"]
+
+
+def test_without_steps_one_band_says_so() -> None:
+    picture = timeline(c.Charts(timeline=drawn(steps=[])), decode_sites=0)
+    assert picture is not None
+    assert [(s.x, s.width, s.label) for s in picture.steps] == [("0%", "100%", "no steps: 4.80 µs")]
 
 
 def test_nothing_to_draw_is_no_timeline() -> None:

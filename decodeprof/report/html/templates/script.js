@@ -34,7 +34,7 @@
   const summed = (steps) => { let at = 0; return Float64Array.from(steps, (step) => (at += step)); };
   const families = data.families.map((name) => `f-${name.replaceAll(" ", "-")}`);
   // Kernels of no known family are told apart by name.
-  const own = new Map(data.names.map((_, i) => i).filter((i) => ["f-other", "f-fused-by-a-compiler"].includes(families[data.names[i][2]])).map((name, i) => [name, `g${i % 6}`]));
+  const own = new Map(data.names.map((_, i) => i).filter((i) => data.by_name.includes(data.names[i][2])).map((name, i) => [name, `g${i % 6}`]));
   const styleOf = (name) => own.get(name) || families[data.names[name][2]] || "f-other";
   const SORTS = { o: "op", l: "launch", s: "sync", a: "api", r: "api" };
   const lanes = [];
@@ -53,7 +53,7 @@
     const first = track.depth === 0;
     add(first ? `device ${track.device}, stream ${track.stream}` : "", track.depth ? 16 : 22, {
       kind: "kernel", start: summed(track.start), length: track.length, name: track.name,
-      latency: track.latency, op: track.op, style: (i) => styleOf(track.name[i]),
+      latency: track.latency, op: track.op, stream: track.stream, style: (i) => styleOf(track.name[i]),
     });
   }
   const gapStart = summed(data.gaps.start), gapParts = data.gaps.parts;
@@ -72,7 +72,7 @@
   }
   const label = (lane, i) => lane.kind === "gap" ? `${data.causes[lane.cause[i]][1]} ${data.causes[lane.cause[i]][0]}`
     : lane.kind === "op" ? data.names[lane.name[i]][0].replace(/^aten::/, "") : data.names[lane.name[i]][0];
-  const RULER = 18, STEPS = 18, SYNCS = 16, LABEL = 14;
+  const RULER = 18, STEPS = data.steps.length ? 18 : 2, SYNCS = 16, LABEL = 14;
   let y = RULER + STEPS + (data.syncs.length ? SYNCS : 0);
   for (const lane of lanes) {
     lane.top = y + (lane.label ? LABEL : 1);
@@ -243,6 +243,7 @@
       lines.push(full);
       lines.push(`${time(length)}, from ${exact(lane.start[i])}`);
       if (lane.kind === "kernel") {
+        lines.push(`${data.families[data.names[lane.name[i]][2]] || "device activity"} on stream ${lane.stream}`);
         if (lane.latency[i] >= 0) lines.push(`launched ${time(lane.latency[i])} before it started${lane.op[i] >= 0 ? `, by ${data.names[lane.op[i]][0]}` : ""}`);
         else lines.push("launch not recorded");
       }
