@@ -6,7 +6,6 @@ predicted is in the order's folder when it ends, also where the target failed ha
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
@@ -19,16 +18,9 @@ from decodeprof.capture.job import Failed, Finished, Order
 from decodeprof.capture.load import UserCodeFailed
 from decodeprof.capture.places import Places
 from decodeprof.capture.target import Spec
+from decodeprof.lint.real_gpu import needs_real_gpu
 from decodeprof.lint.supervise import RUN_FILE
 from decodeprof.recording import write_json
-
-_NEEDS_GPU = re.compile(
-    r"not linked with support for cuda|not compiled with CUDA|No CUDA GPUs|NVIDIA driver|"
-    r"active drivers?|libcuda|has no attribute '_cuda|CUDA_HOME|no kernel image|"
-    r"No module named '(?:triton|flash_attn|xformers|vllm|bitsandbytes|causal_conv1d|mamba_ssm)",
-    re.I,
-)
-"""What torch, Triton and extensions say where they really need a GPU."""
 
 
 def lint(order: Order, spec: Spec, channel: Channel, places: Places) -> Finished | Failed:
@@ -47,7 +39,7 @@ def lint(order: Order, spec: Spec, channel: Channel, places: Places) -> Finished
         judging.run(default_device=order.default_device)
     except UserCodeFailed as failed:
         told = explain(failed.error, during=failed.during, places=places)
-        if _NEEDS_GPU.search(f"{type(failed.error).__name__}: {failed.error}"):
+        if needs_real_gpu(failed.error):
             told = msgspec.structs.replace(
                 told,
                 what=f"the target needs a real GPU: {told.what}",

@@ -86,6 +86,8 @@ class PretendMode(TorchDispatchMode):
         """Where the next `_to_copy` goes, and whether it does not block."""
         self.on_device = False
         """Something was put on a GPU."""
+        self.ran_on_device = 0
+        """Operations so far that had or made a tensor on a GPU."""
         self.compiled = False
         """The target asked for torch.compile."""
         self._quiet = 0
@@ -186,6 +188,7 @@ class PretendMode(TorchDispatchMode):
         if self.tape is not None:
             self.tape.before(func, args, kwargs)
         out = func(*args, **kwargs)
+        self.ran_on_device += crosses or target is not None
         if target is not None and target.type == "cuda":
             self._settle(traits, out, target)
         if self.tape is not None and (crosses or target is not None):

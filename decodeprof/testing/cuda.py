@@ -183,6 +183,13 @@ def blocks_unseen(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> s
 class CudaBackend:
     """Sees what really happens on a CUDA device."""
 
+    predicts = False
+    why_uncounted = ""
+
+    def surroundings(self) -> contextlib.AbstractContextManager[None]:
+        """Nothing: the device is there."""
+        return contextlib.nullcontext()
+
     @contextlib.contextmanager
     def watching(self, note: Callable[[Blocked], None]) -> Iterator[None]:
         """Tell `note` of each time that this thread is blocked while the context is open."""

@@ -89,8 +89,8 @@ class max_launches:
         found = backend()
         folder = tempfile.TemporaryDirectory()
         profiled = Profiled(Path(folder.name))
-        profiling = found.profiling(profiled)
         try:
+            profiling = found.profiling(profiled)
             profiling.__enter__()
         except BaseException:  # Whatever it is goes on; the folder must not stay.
             folder.cleanup()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import typing
 from collections.abc import Generator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ _MARKERS = {
     "one of the steps that it marks with decodeprof.step(), launches more than that",
     "no_syncs": "no_syncs(allow=0): fail when the test blocks the host more often than that",
 }
+_SURROUNDINGS = pytest.StashKey[ExitStack]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,8 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(name="no_syncs")
 def _no_syncs() -> type[NoSyncs]:
-    """`decodeprof.testing.no_syncs`; the test skips where blocking calls cannot be seen."""
-    _skip_unless_seen()
+    """`decodeprof.testing.no_syncs`; without a CUDA device the whole test pretends to have one."""
     from decodeprof.testing.syncs import no_syncs
 
     return no_syncs
@@ -43,34 +43,97 @@ def _no_syncs() -> type[NoSyncs]:
 @pytest.fixture(name="max_launches")
 def _max_launches() -> type[MaxLaunches]:
     """`decodeprof.testing.max_launches`; the test skips where launches cannot be counted."""
-    _skip_unless_seen()
+    _skip_unless_counted()
     from decodeprof.testing.launches import max_launches
 
     return max_launches
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Check a marked test's arguments, and skip it before its fixtures do any work."""
+# The innermost of the wrappers: the others count on each other, whatever is raised here.
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Check a marked test's arguments, and skip it before its fixtures do any work.
+
+    Without a CUDA device, a test that uses `no_syncs` pretends to have one from here on, so that
+    its fixtures can put a model there.
+    """
     if any(item.get_closest_marker(name) for name in _MARKERS):
         _guards(item)
-        _skip_unless_seen()
+    if _uses(item, "max_launches"):
+        _skip_unless_counted()
+    if _uses(item, "no_syncs"):
+        item.stash[_SURROUNDINGS] = _surroundings()
+    with _skips_told(item):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Run a marked test under its guards: its own time alone, without its fixtures'."""
+    with _skips_told(item), ExitStack() as stack:
+        for guard in _guards(item):
+            stack.enter_context(_WithoutTraceback(guard))
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Take down what stood around a test, after its fixtures."""
     try:
-        with ExitStack() as stack:
-            for guard in _guards(item):
-                stack.enter_context(_WithoutTraceback(guard))
-            return (yield)
-    # Whatever it is goes on, but for a skip from within a test, which shows the test's place.
+        return (yield)
+    finally:
+        surroundings = item.stash.get(_SURROUNDINGS, None)
+        if surroundings is not None:
+            del item.stash[_SURROUNDINGS]
+            surroundings.close()
+
+
+def _uses(item: pytest.Item, name: str) -> bool:
+    """Whether a test has the marker or the fixture of a name."""
+    return item.get_closest_marker(name) is not None or name in getattr(item, "fixturenames", ())
+
+
+def _surroundings() -> ExitStack:
+    from decodeprof.testing.backend import CannotWatch, backend
+
+    stack = ExitStack()
+    try:
+        stack.enter_context(backend().surroundings())
+    except CannotWatch as error:
+        raise _skipped(error) from None
+    return stack
+
+
+@contextmanager
+def _skips_told(item: pytest.Item) -> Generator[None, None, None]:
+    """Turn what says that nothing can be told here into a skip at the test's own place."""
+    try:
+        yield
+    # Whatever it is goes on, but for what a device that is only pretended cannot do.
     except BaseException as error:
         loaded = sys.modules.get("decodeprof.testing.backend")
         if loaded is not None and isinstance(error, loaded.CannotWatch):
             raise _skipped(error) from None
+        if _only_pretended(item) and _needs_real_gpu(error):
+            raise _skipped(
+                f"torch finds no CUDA device, and this test needs one: "
+                f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            ) from error
         raise
+
+
+def _only_pretended(item: pytest.Item) -> bool:
+    if _SURROUNDINGS not in item.stash:
+        return False
+    from decodeprof.testing.backend import backend
+
+    return backend().predicts
+
+
+def _needs_real_gpu(error: BaseException) -> bool:
+    from decodeprof.lint.real_gpu import needs_real_gpu
+
+    return isinstance(error, Exception) and needs_real_gpu(error)
 
 
 class _WithoutTraceback:
@@ -114,15 +177,17 @@ def _guard(name: str, marker: pytest.Mark) -> AbstractContextManager[Any]:
     return guard
 
 
-def _skip_unless_seen() -> None:
+def _skip_unless_counted() -> None:
     from decodeprof.testing.backend import CannotWatch, backend
 
     try:
-        backend()
+        why = backend().why_uncounted
     except CannotWatch as error:
-        raise _skipped(error) from None
+        why = str(error)
+    if why:
+        raise _skipped(why)
 
 
-def _skipped(error: BaseException) -> BaseException:
+def _skipped(why: object) -> BaseException:
     """A skip whose place is the test, and not the file that found out."""
-    return pytest.skip.Exception(str(error), _use_item_location=True)
+    return pytest.skip.Exception(str(why), _use_item_location=True)

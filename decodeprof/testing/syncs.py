@@ -14,6 +14,9 @@ from decodeprof.testing.backend import Blocked, backend
 
 # Code that torch.compile generates lies in files of its own, which say nothing to a person.
 _GENERATED = "torchinductor_"
+_PREDICTED = (
+    "  predicted: torch finds no CUDA device, so the code ran on the CPU as if there were one"
+)
 
 
 class SyncsFound(AssertionError):
@@ -31,12 +34,17 @@ class no_syncs:
     makes it, and copies of pageable memory that were asked not to block. It needs no warning
     filter, and what torch.compile compiled stays compiled.
 
+    Without a CUDA device the code runs on the CPU as if there were one, and what would block is
+    predicted. That takes tensors that were made on or moved to ``cuda`` while it was pretended:
+    inside, or anywhere in a test that has the fixture or the marker of this name.
+
     Args:
         allow: how many times the host may be blocked.
 
     Raises:
         SyncsFound: on leaving, if it was blocked more often. An error raised inside goes first.
-        CannotWatch: on entering, where nothing can tell; test runners take it for a skip.
+        CannotWatch: on entering, where nothing can tell, or on leaving, where nothing inside ran on
+            a device that is only pretended; test runners take it for a skip.
     """
 
     def __init__(self, allow: int = 0) -> None:
@@ -82,11 +90,15 @@ def told(blocked: list[Blocked], *, allow: int) -> str:
         rows[_lines(each, places)] += 1
     n = len(blocked)
     allowed = f"{allow} allowed" if allow else "none allowed"
-    text = [f"the host was blocked {n} {'time' if n == 1 else 'times'}, {allowed}"]
-    for lines, times in rows.items():
+    predicted = any(each.predicted for each in blocked)
+    times = "time" if n == 1 else "times"
+    text = [f"the host {'would be' if predicted else 'was'} blocked {n} {times}, {allowed}"]
+    for lines, count in rows.items():
         first, how, *rest = lines
-        text += [f"  {first}", f"    {how}" + (f", {times} times" if times > 1 else "")]
+        text += [f"  {first}", f"    {how}" + (f", {count} times" if count > 1 else "")]
         text += [f"    {line}" for line in rest]
+    if predicted:
+        text.append(_PREDICTED)
     return "\n".join(text)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -47,17 +47,13 @@ def test_until_it_is_used_it_imports_nothing(pytester: pytest.Pytester) -> None:
 
 USES = """
     import pytest
-    from decodeprof.testing import max_launches, no_syncs
+    from decodeprof.testing import max_launches
 
     @pytest.fixture
     def model():
         raise RuntimeError("a skipped test must not load its model")
 
-    def test_fixture(no_syncs):
-        with no_syncs(allow=1):
-            raise RuntimeError("not run")
-
-    def test_launches_fixture(max_launches):
+    def test_fixture(max_launches):
         raise RuntimeError("not run")
 
     @pytest.mark.max_launches(700)
@@ -65,14 +61,11 @@ USES = """
         pass
 
     @pytest.mark.no_syncs
-    def test_syncs_marker(model):
+    @pytest.mark.max_launches(700)
+    def test_both_markers(model):
         pass
 
     def test_context_manager():
-        with no_syncs():
-            raise RuntimeError("not run")
-
-    def test_launches_context_manager():
         with max_launches(3):
             raise RuntimeError("not run")
 
@@ -81,17 +74,17 @@ USES = """
 """
 
 
-def test_without_cuda_what_uses_it_skips_and_says_why(pytester: pytest.Pytester) -> None:
+def test_without_cuda_what_counts_launches_skips_and_says_why(pytester: pytest.Pytester) -> None:
     if not without_cuda():
         pytest.skip("there is a CUDA device")
     result = passed_in(pytester, USES)
-    result.assert_outcomes(passed=1, skipped=6)
+    result.assert_outcomes(passed=1, skipped=4)
     skips = [line for line in result.outlines if line.startswith("SKIPPED")]
     assert skips
     for line in skips:
         # The place is in the test file, whichever way the test came to its skip.
-        assert "] test_without_cuda_what_uses_it_skips_and_says_why.py:" in line
-        assert "seen on a CUDA device, and torch finds none (torch " in line
+        assert "] test_without_cuda_what_counts_launches_skips_and_says_why.py:" in line
+        assert "counted on a CUDA device, and torch finds none (torch " in line
 
 
 @pytest.mark.parametrize(
@@ -119,9 +112,15 @@ def test_a_marker_with_wrong_arguments_is_an_error(
 class Told:
     """A backend that is told what happens: what a device would do, without one."""
 
+    predicts = False
+    why_uncounted = ""
+
     def __init__(self, trace: Path) -> None:
         self.note: Callable[[Blocked], None] | None = None
         self.trace = trace
+
+    def surroundings(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     @contextmanager
     def watching(self, note: Callable[[Blocked], None]) -> Iterator[None]:
