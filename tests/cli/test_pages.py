@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,16 @@ import pytest
 import decodeprof
 from decodeprof.cli import group
 from decodeprof.cli.errors import run
+from decodeprof.cli.pages import page_text
+from decodeprof.diagnosis.pipeline import analyze_path
 from decodeprof.report.html import MARK
 from decodeprof.report.terminal import text
 from decodeprof.report.view import view
+from tests.report.html.pages import Structure
+from tests.report.test_terminal import HOSTILE
 from tests.scenarios import decode_loop, graph_loop
+from tests.traces import folder as real_traces
+from tests.traces import needs_traces
 from tests.write_kineto import write
 
 Capture = pytest.CaptureFixture[str]
@@ -141,3 +149,74 @@ def test_no_page_is_written_where_none_is_wanted(trace: Path, folder: Path) -> N
 def test_html_and_no_html_exclude_each_other(trace: Path, capsys: Capture) -> None:
     assert run(group, ["analyze", str(trace), "--html", "a.html", "--no-html"]) == 2
     assert capsys.readouterr().err.startswith("error: `--html` and `--no-html` exclude each other")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*HOSTILE.values(), "</script><script>alert(1)</script>", "<!--<script>", "k" * 10_000 + "<b>"],
+    ids=[*HOSTILE, "ends a script", "comment", "long with markup"],
+)
+def test_hostile_names_in_a_trace_change_no_page(name: str, folder: Path, capsys: Capture) -> None:
+    def tags(kernel: str, file: str) -> list[str]:
+        path = write(folder / file, decode_loop().build())
+        trace = json.loads(path.read_text())
+        for event in trace["traceEvents"]:
+            if event.get("cat") == "kernel" or event["name"] == "thread_name":
+                event["name"] = kernel if event.get("cat") else event["name"]
+                event["args"]["name"] = kernel
+        trace["deviceProperties"][0]["name"] = kernel
+        path.write_text(json.dumps(trace))
+        assert run(group, ["analyze", str(path), "--html", f"{file}.html"]) == 0
+        page = Path(f"{file}.html").read_text()
+        assert len(page) < 1_000_000
+        assert not any(c in page for c in "\x1b\x07\x00\r\u202e\u2066\u200f\u2028")
+        return [tag for tag in Structure(page).tags if tag not in {"code", "text", "title"}]
+
+    # JSON forbids half a surrogate pair: such a text is mended, which the caveats say.
+    plain = "plain \udcff" if name == HOSTILE["surrogate"] else "plain"
+    assert tags(name, "hostile.json") == tags(plain, "plain.json")
+    told = capsys.readouterr().out
+    assert not any(c in told for c in "\x1b\x07\x00\r\u202e\u2066\u200f\u2028")
+    assert max(len(line) for line in told.splitlines()) <= 120
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        ("", "is empty"),
+        ('{"traceEvents": []}', "holds no events of torch.profiler"),
+        ('{"traceEvents": null}', "no torch.profiler trace"),
+        ("[]", "holds no events of torch.profiler"),
+    ],
+    ids=["nothing", "no events", "null", "an empty list"],
+)
+def test_an_empty_trace_has_no_page_and_a_clear_error(
+    content: str, error: str, folder: Path, capsys: Capture
+) -> None:
+    Path("empty.json").write_text(content)
+    assert run(group, ["analyze", "empty.json"]) in {1, 2}
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: ")
+    assert error in captured.err
+    assert "Traceback" not in captured.err
+    assert sorted(path.name for path in folder.iterdir()) == ["empty.json"]
+
+
+def test_the_page_of_a_recording_without_its_trace_says_what_is_unknown(recording: Path) -> None:
+    (recording / "trace.json.gz").unlink()
+    assert run(group, ["analyze", str(recording)]) == 0
+    page = (recording / "report.html").read_text()
+    assert "unknown: no device activity was captured" in Structure(page).text
+    assert "<script" not in page
+
+
+@pytest.mark.traces
+@needs_traces
+def test_a_large_traces_page_is_made_in_two_seconds() -> None:
+    traces = real_traces()
+    assert traces is not None
+    analyzed = analyze_path(traces / "h200" / "qwen3_0p6b_naive.json.gz")
+    began = time.process_time()
+    page = page_text(analyzed)
+    assert time.process_time() - began < 2
+    assert len(page) < 1_000_000
