@@ -24,6 +24,8 @@ SCHEMA_VERSION = 1
 RECORDING_FILE = "recording.json"
 TRACE_FILE = "trace.json.gz"
 FIRST_CALL_TRACE_FILE = "first_call.json.gz"
+OPS_FILE = "operations.json.gz"
+"""The operations of two decode steps, a `decodeprof.model.ops.OpRecord`."""
 NSYS_FILE = "nsys.sqlite"
 DIAGNOSIS_FILE = "diagnosis.json"
 
@@ -225,7 +227,8 @@ class PassReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one pass could and could not do."""
 
     name: str
-    """warmup | timing | ceilings | profile | sync_debug | gpu_trace | first_call | nsys."""
+    """warmup | timing | ceilings | profile | sync_debug | operations | gpu_trace | first_call |
+    nsys."""
     status: str
     """done | partial | failed | skipped."""
     reason: str = ""

@@ -55,6 +55,11 @@ def storage_number(tensor: Tensor) -> int:
     return int(number)
 
 
+def real_device(tensor: Tensor) -> torch.device:
+    """Where a tensor lives, in a program that runs on a real device."""
+    return tensor.device
+
+
 class OpRecorder:
     """Gathers two steps."""
 
@@ -220,9 +225,10 @@ def _scalars(args: Any, kwargs: dict[str, Any], device_of: DeviceOf) -> tuple[st
 class RecordingMode(TorchDispatchMode):
     """Tells a recorder of the operations of a program that runs on a real device."""
 
-    def __init__(self, recorder: OpRecorder) -> None:
+    def __init__(self, recorder: OpRecorder, device_of: DeviceOf = real_device) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._recorder = recorder
+        self._device_of = device_of
         self._rules: dict[Any, Rule | None] = {}
 
     def __torch_dispatch__(
@@ -248,6 +254,8 @@ class RecordingMode(TorchDispatchMode):
         if func not in self._rules:
             self._rules[func] = rule_of(func)
         rule = self._rules[func]
-        if rule is None or not any(each.is_cuda for each in tensors_in([*args, *kwargs.values()])):
+        where = self._device_of
+        tensors = tensors_in([*args, *kwargs.values()])
+        if rule is None or all(where(each).type == "cpu" for each in tensors):
             return None
-        return rule(args, kwargs, lambda tensor: tensor.device)
+        return rule(args, kwargs, where)

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from decodeprof import mark
 from decodeprof.capture.arguments import fingerprint
 from decodeprof.capture.channel import Channel
 from decodeprof.capture.find_steps import StepFinder
@@ -21,10 +20,11 @@ from decodeprof.capture.job import Job
 from decodeprof.capture.load import load
 from decodeprof.capture.op_record import OpRecorder
 from decodeprof.capture.places import Places
+from decodeprof.capture.record_ops import StepRecorder, first_to_record
 from decodeprof.capture.session import Called, Session, Watches
 from decodeprof.capture.target import Spec
 from decodeprof.capture.tokens import count
-from decodeprof.capture.watch import Boundary, Counter, Watch
+from decodeprof.capture.watch import Counter, Watch
 from decodeprof.lint.collect import Collector, target_stack
 from decodeprof.lint.mode import PretendMode
 from decodeprof.lint.pretend import pretended
@@ -36,30 +36,6 @@ _ENDS = 2
 """Steps of a call that are no whole decode steps: the prefill, and the last one, whose end only
 the call's end shows."""
 _PHASE_TEXTS = {"import": "importing the script", "setup": "setting up", "call": "ready to call"}
-
-
-class StepRecorder(Counter):
-    """Counts steps, and has the operations of two consecutive decode steps recorded."""
-
-    def __init__(self, recorder: OpRecorder, *, first: int) -> None:
-        """Record the decode steps `first` and `first` + 1."""
-        super().__init__()
-        self._recorder = recorder
-        self._first = first
-
-    def start(self, boundary: Boundary) -> None:
-        """A step begins."""
-        super().start(boundary)
-        if self.step in (self._first, self._first + 1):
-            self._recorder.begin(self.step)
-        elif self.step == self._first + 2:
-            self._recorder.stop()
-
-    def end(self, boundary: Boundary) -> None:
-        """The forward, replay or wait that began it is over."""
-        super().end(boundary)
-        if boundary.name in (mark.FORWARD, mark.REPLAY):
-            self._recorder.forward_over()
 
 
 class Judging:
@@ -122,7 +98,7 @@ class Judging:
         self._collector.clear()
         self._channel.progress("lint", "second call: predicting")
         mode.recorder = self._recorder
-        first = max(1, (expected - 1) // 2)
+        first = first_to_record(expected)
         listener: list[Counter] = []
 
         def counting() -> Counter:
