@@ -93,7 +93,8 @@ def _run(order: Order, spec: Spec, channel: Channel, places: Places) -> Finished
         return Failed(
             what=f"`{error.name}` is not installed for this Python",
             why=sys.executable.rpartition("/")[2] + " cannot import it",
-            hint="run decodeprof with the Python that runs the script",
+            hint="run decodeprof with the Python that runs the script, or bring PyTorch into this "
+            "one: `pip install torch`",
         )
     missing = _missing_device(order.job.device)
     if missing is not None:
@@ -151,7 +152,7 @@ def load_session(
     """Load the target and give the session that its passes share; phases are announced."""
     from decodeprof.capture.session import Session
 
-    caller = Caller(watches.steps)
+    caller = Caller(watches.steps, most_items=order.job.new_tokens)
 
     def entered(phase: str) -> None:
         watches.phase = phase

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
 
 from decodeprof.capture.job import Failed
 from decodeprof.capture.places import Frame, Places
@@ -10,6 +11,12 @@ from decodeprof.errors import DecodeprofError, UsageError
 
 _MAX_SHOWN_FRAMES = 12
 _MAX_MESSAGE_LINES = 6
+_MAX_LINE_LENGTH = 400
+"""Of a message; longer lines are data, and bury what matters."""
+_MAX_MEMBERS = 5
+_MAX_CAUSES = 3
+_CAUSE_FRAMES = 2
+"""The lines that raised it; how they were come to stands above."""
 _OWN_PREFIXES = (__name__.rpartition(".")[0], "decodeprof.mark")
 """Modules of ours that may stand in the target's stack."""
 
@@ -30,35 +37,56 @@ def explain(error: BaseException, *, during: str, places: Places) -> Failed:
     frames = "\n".join(user_frames(error, places, users_alone=interrupted))
     if isinstance(error, SystemExit):
         shown = "" if error.code is None else repr(error.code)
+        importing = during == IMPORTING
         return Failed(
             what=f"the target called sys.exit({shown}) {during}",
             why=frames,
-            hint="keep it below `if __name__ == '__main__':`, or return instead",
+            hint="keep it below `if __name__ == '__main__':`"
+            if importing
+            else "return instead: it is called several times in one process",
         )
     if interrupted:
         return Failed(what=f"stopped by Ctrl-C {during}", why=frames)
     message = _message(error, places)
+    why = "\n".join([frames, message, *_members(error, places), *_causes(error, places)]).strip()
     if type(error).__name__ == "OutOfMemoryError":
         return Failed(
             what=f"the GPU ran out of memory {during}",
-            why=f"{frames}\n{message}".strip(),
+            why=why,
             hint="lower the batch or the length with `--arg`; nothing else may hold the GPU's "
             "memory: `nvidia-smi`",
         )
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or _CPU_ALLOCATOR in message:
         return Failed(
             what=f"the machine ran out of memory {during}",
-            why=f"{frames}\n{message}".strip(),
+            why=why,
             hint="lower the batch, the length or the model's size",
         )
     what = f"the target raised {type(error).__name__} {during}"
-    return Failed(what=what, why=f"{frames}\n{message}".strip(), hint=_hint(error))
+    return Failed(what=what, why=why, hint=_hint(error, message))
 
 
-def _hint(error: BaseException) -> str:
+IMPORTING = "while importing the script"
+_CPU_ALLOCATOR = "DefaultCPUAllocator: "
+"""How torch's message begins when the machine's memory is spent; the error is a RuntimeError."""
+_NO_CUDA = (
+    "Torch not compiled with CUDA enabled",
+    "NVTX functions not installed",
+    "Found no NVIDIA driver",
+    "on a CUDA device but torch.cuda.is_available() is False",
+)
+"""What torch says where it has no GPU to work with."""
+
+
+def _hint(error: BaseException, message: str) -> str:
     if isinstance(error, ModuleNotFoundError):
         return "run decodeprof with the Python that runs the script"
-    if "CUDA error" in str(error):
+    if any(words in message for words in _NO_CUDA):
+        return (
+            "the script asks for CUDA, and this torch has none to give: `decodeprof doctor` says "
+            "why; on a CPU the script must not name the device"
+        )
+    if "CUDA error" in message:
         return "CUDA reports errors late: CUDA_LAUNCH_BLOCKING=1 shows the true line"
     return ""
 
@@ -71,7 +99,50 @@ def _message(error: BaseException, places: Places) -> str:
     lines = text.splitlines()
     if len(lines) > _MAX_MESSAGE_LINES:
         lines = [*lines[:_MAX_MESSAGE_LINES], "…"]
-    return "\n".join(lines)
+    return "\n".join(
+        line if len(line) <= _MAX_LINE_LENGTH else f"{line[: _MAX_LINE_LENGTH - 1]}…"
+        for line in lines
+    )
+
+
+def _members(error: BaseException, places: Places) -> list[str]:
+    """What a group of exceptions holds, each with the line that raised it."""
+    if not isinstance(error, BaseExceptionGroup):
+        return []
+    found = list(_leaves(error))
+    lines = []
+    for member in found[:_MAX_MEMBERS]:
+        lines.append(f"- {_message(member, places)}")
+        lines += [f"  {frame}" for frame in user_frames(member, places)[-1:]]
+    if len(found) > _MAX_MEMBERS:
+        lines.append(f"- and {len(found) - _MAX_MEMBERS} more")
+    return lines
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for member in group.exceptions:
+        if isinstance(member, BaseExceptionGroup):
+            yield from _leaves(member)
+        else:
+            yield member
+
+
+def _causes(error: BaseException, places: Places) -> list[str]:
+    """What led to an exception, nearest first: what it was raised from, or while handling."""
+    lines: list[str] = []
+    seen = {id(error)}
+    for _ in range(_MAX_CAUSES):
+        cause = error.__cause__
+        how = "caused by"
+        if cause is None and not error.__suppress_context__:
+            cause, how = error.__context__, "while handling"
+        if cause is None or id(cause) in seen:
+            break
+        seen.add(id(cause))
+        lines.append(f"{how} {_message(cause, places)}")
+        lines += [f"  {frame}" for frame in user_frames(cause, places)[-_CAUSE_FRAMES:]]
+        error = cause
+    return lines
 
 
 def user_frames(error: BaseException, places: Places, *, users_alone: bool = False) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Mapping
 
 from torch import nn
@@ -58,7 +59,7 @@ class StepFinder:
         outermost = dict.fromkeys(call.key for call in self._found.calls)
         roots = [modules.modules[key] for key in outermost if key in modules.modules]
         session.change(model=model_info(roots or self._uncalled_model()))
-        session.other_threads = len(self._found.threads) > 1
+        session.other_threads = bool(self._found.threads - {threading.get_ident()})
         self._lines, self._counts = lines, counts
         return called
 

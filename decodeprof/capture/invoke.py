@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from typing import Any, Protocol
 
 from decodeprof.capture.tokens import Returned
@@ -31,8 +31,15 @@ class Caller:
     outlives the call.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Asked, *, most_items: int | None = None) -> None:
+        """Prepare to call.
+
+        Args:
+            asked: told of each item.
+            most_items: a generator is closed after so many, since it may never end by itself.
+        """
         self._asked = asked
+        self._most_items = most_items
         self._runner: asyncio.Runner | None = None
 
     def call(self, function: Callable[[], Any], *, keep_items: bool = False) -> Returned:
@@ -84,6 +91,10 @@ class Caller:
             yields += 1
             if keep_items:
                 items.append(item)
+            if yields == self._most_items:
+                if isinstance(iterator, Generator):
+                    iterator.close()
+                return Returned("generator", None, tuple(items), yields)
 
     def _drain_async(self, iterator: AsyncIterator[Any], *, keep_items: bool) -> Returned:
         async def drain() -> Returned:
@@ -100,6 +111,10 @@ class Caller:
                 yields += 1
                 if keep_items:
                     items.append(item)
+                if yields == self._most_items:
+                    if isinstance(iterator, AsyncGenerator):
+                        await iterator.aclose()
+                    return Returned("async_generator", None, tuple(items), yields)
 
         returned: Returned = self._run(drain())
         return returned

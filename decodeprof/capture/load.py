@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from decodeprof.capture.arguments import Arguments, bind, parse_arguments
+from decodeprof.capture.failure import IMPORTING
 from decodeprof.capture.invoke import Caller
 from decodeprof.capture.job import Job
 from decodeprof.capture.target import Spec, find_function, find_setup, import_target
@@ -51,7 +52,7 @@ def load(job: Job, spec: Spec, *, caller: Caller, on_phase: Callable[[str], None
     """
     on_phase("import")
     given = parse_arguments(job.args)
-    module = _user_code(lambda: import_target(spec), "while importing the script")
+    module = _user_code(lambda: import_target(spec), IMPORTING)
     where = spec.text.rpartition(":")[0]
     function, owner = find_function(module, spec)
     setup = find_setup(module, job.setup, where=where) if job.setup is not None else None

@@ -7,6 +7,7 @@ import socket
 import time
 from typing import Any
 
+from decodeprof import mark
 from decodeprof.capture import ceilings as ceilings_of
 from decodeprof.capture.calibration import calibrate
 from decodeprof.capture.profiler import Session as ProfileSession
@@ -34,6 +35,10 @@ _NS_PER_KERNEL = 2_000
 """Of a short kernel with its gap; a step that takes longer for each has fewer kernels."""
 _WARM_SECONDS = 0.5
 """Of work before a profile; power limits settle within a tenth of that."""
+_OTHER_THREADS = (
+    "the loop runs in a thread of its own, of which this torch's profiler records nothing: its "
+    "steps are timed and not traced; let the target run it in the thread that it is called in"
+)
 NO_DEVICE = "the target ran on the CPU alone"
 
 
@@ -103,7 +108,10 @@ def profile(session: Session) -> PassReport:
     finally:
         profiled.end_profile()
     session.channel.progress("profile", "writing the trace")
-    counts = write_scrubbed(session, profiled.exported(), file=TRACE_FILE)
+    trace = profiled.exported()
+    if session.other_threads and profiled.boundaries and mark.FORWARD.encode() not in trace:
+        session.caveat(_OTHER_THREADS)
+    counts = write_scrubbed(session, trace, file=TRACE_FILE)
     if session.on_device:
         counts = without_throwaway(counts)
     boundaries = max(0, profiled.boundaries - 1)

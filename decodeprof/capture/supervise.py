@@ -61,6 +61,7 @@ def record(job: Job, *, out: Path, progress: Callable[[Progress], None]) -> Path
     spec = parse_spec(job.target)
     parse_arguments(job.args)
     _check_device(job.device)
+    _check_setup(job.setup)
     created = prepare(out)
     begin = time.monotonic()
     order = Order(job=job, out=str(out.resolve()))
@@ -81,10 +82,20 @@ def record(job: Job, *, out: Path, progress: Callable[[Progress], None]) -> Path
 
 
 def _check_device(device: str | None) -> None:
-    kind, _, index = (device or "cpu").partition(":")
-    if kind not in ("cpu", "cuda") or (index and not index.isdigit()) or (device == "cpu:"):
+    if device is None:
+        return
+    kind, _, index = device.partition(":")
+    if kind not in ("cpu", "cuda") or (index and not index.isdigit()) or device.endswith(":"):
         raise UsageError(
             f"`{device}` is no device", hint="write `cpu`, `cuda`, or `cuda:1` for the second GPU"
+        )
+
+
+def _check_setup(setup: str | None) -> None:
+    if setup is not None and not all(part.isidentifier() for part in setup.split(".")):
+        raise UsageError(
+            f"`--setup` names no function: `{setup}`",
+            hint="write the name of a function of the script, without its parentheses",
         )
 
 
@@ -139,7 +150,8 @@ def _ending(outcome: Outcome, job: Job, spec: Spec) -> Failed:
         return Failed(
             what=f"the target did not finish within {job.timeout_s:g} s",
             why=f"it was stopped {during}\n{where}".strip(),
-            hint="give it more time with `--timeout`, or make fewer tokens",
+            hint="give it more time with `--timeout`, or make fewer tokens; `--new-tokens N` ends "
+            "a generator after N of them",
         )
     if outcome.ended_by == "interrupt":
         return Failed(what=f"stopped by Ctrl-C {during}", why=where)

@@ -34,9 +34,11 @@ class Spec:
 
     @property
     def short(self) -> str:
-        """As it stands in a recording: without the script's folders."""
-        where = self.path.name if self.path is not None else self.module
-        return f"{where}:{self.name}"
+        """As it stands in a recording: as it was named, but with no folder outside this one."""
+        if self.path is None:
+            return f"{self.module}:{self.name}"
+        outside = self.path.is_absolute() or ".." in self.path.parts
+        return f"{self.path.name if outside else self.path}:{self.name}"
 
 
 def parse_spec(text: str) -> Spec:
@@ -48,6 +50,12 @@ def parse_spec(text: str) -> Spec:
     where, colon, name = text.rpartition(":")
     if not colon:
         where, name = text, ""
+    if ".py:" in where:
+        raise UsageError(
+            f"`{text}` does not say what to run",
+            why="a script and a name are parted by one colon",
+            hint=f"write it as `{where}`, or `{where}.{name}` for a method",
+        )
     is_path = where.endswith(".py") or "/" in where or Path(where).is_file()
     path = Path(where) if is_path else None
     if path is not None and not path.is_file():
@@ -170,9 +178,21 @@ def find_function(module: ModuleType, spec: Spec) -> tuple[Any, type | None]:
     """Find what to call, and the class that it needs an instance of, if any.
 
     Raises:
-        UsageError: no such name (near names and the callables are listed), or nothing callable.
+        UsageError: no such name (near names and the callables are listed), nothing callable, or a
+            class, which makes instances and no tokens.
     """
-    return _find(module, spec.name, where=spec.text.rpartition(":")[0])
+    where = spec.text.rpartition(":")[0]
+    function, owner = _find(module, spec.name, where=where)
+    if isinstance(function, type):
+        own = f"{spec.name}."
+        methods = [name for name in callables_of(module) if name.startswith(own)]
+        named = _listed([f"{where}:{each}" for each in methods])
+        raise UsageError(
+            f"`{spec.name}` in `{where}` is a class",
+            why="calling it makes an instance, and no tokens",
+            hint=f"name a method: {named}" if methods else "name one of its instances, or a method",
+        )
+    return function, owner
 
 
 def find_setup(module: ModuleType, name: str, *, where: str) -> Any:

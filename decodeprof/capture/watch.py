@@ -220,6 +220,7 @@ class Watch:
         boundary = None
         if self._discovery is not None:
             self._discovery.marks.append((len(marks), phase))
+            self._discovery.threads.add(threading.get_ident())
         elif self.listener is not None and len(marks) == self.marks_depth:
             boundary = Boundary(mark.STEP, prefill=phase == "prefill")
             self.listener.start(boundary)

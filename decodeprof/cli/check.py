@@ -8,7 +8,14 @@ from pathlib import Path
 
 import click
 
-from decodeprof.cli.options import Output, PlainOption, debug_option, output_options, say
+from decodeprof.cli.options import (
+    FiniteRange,
+    Output,
+    PlainOption,
+    debug_option,
+    output_options,
+    say,
+)
 from decodeprof.cli.show import show_view, write_data
 from decodeprof.errors import (
     EXIT_GATE_COULD_NOT_TELL,
@@ -23,7 +30,7 @@ if typing.TYPE_CHECKING:
     from decodeprof.model.gate import Baseline, Checked, Limits
 
 _EXIT_CODES = {"held": 0, "failed": EXIT_GATE_FAILED, "unknown": EXIT_GATE_COULD_NOT_TELL}
-_COUNT = click.FloatRange(min=0)
+_COUNT = FiniteRange(min=0)
 
 
 @click.command(
@@ -63,7 +70,7 @@ Examples:
 @click.option(
     "--min-mbu",
     cls=PlainOption,
-    type=click.FloatRange(min=0, max=1),
+    type=FiniteRange(min=0, max=1),
     metavar="SHARE",
     help="Share of the memory bandwidth, 0 to 1, that a decode step must reach: the bytes that it "
     "must move ÷ its time ÷ the bandwidth. The one limit that depends on a time.",

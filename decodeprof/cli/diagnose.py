@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from decodeprof.cli.options import NewPath, Output, PlainOption, debug_option, output_options
+from decodeprof.cli.options import (
+    FiniteRange,
+    NewPath,
+    Output,
+    PlainOption,
+    debug_option,
+    output_options,
+)
 from decodeprof.cli.pages import Page, write_page
 from decodeprof.cli.recorded import record_and_diagnose
 from decodeprof.cli.show import show_diagnosis
@@ -66,7 +73,7 @@ Examples:
     "--budget",
     "budget_s",
     cls=PlainOption,
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=DEFAULT_BUDGET_S,
     show_default=True,
     metavar="SECONDS",
@@ -76,7 +83,7 @@ Examples:
     "--timeout",
     "timeout_s",
     cls=PlainOption,
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=DEFAULT_TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from decodeprof.cli.options import Output, PlainOption, debug_option, output_options
+from decodeprof.cli.options import FiniteRange, Output, PlainOption, debug_option, output_options
 from decodeprof.cli.progress import shown_progress
 from decodeprof.cli.show import show_view, write_data
 
@@ -53,7 +53,7 @@ Examples:
     "--timeout",
     "timeout_s",
     cls=PlainOption,
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=DEFAULT_TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",

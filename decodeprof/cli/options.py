@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import typing
 from collections.abc import Callable
@@ -41,6 +42,20 @@ class NewPath(click.Path):
         if value == "":
             self.fail("it is empty", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class FiniteRange(click.FloatRange):
+    """A number within a range; neither an infinity nor what is no number at all."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number."""
+        number: float = super().convert(value, param, ctx)
+        # NaN is in every range, since it is neither less nor more than its ends.
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return number
 
 
 class PlainOption(click.Option):

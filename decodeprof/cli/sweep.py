@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from decodeprof.cli.diagnose import DEFAULT_TIMEOUT_S
-from decodeprof.cli.options import NewPath, Output, PlainOption, debug_option, output_options, say
+from decodeprof.cli.options import (
+    FiniteRange,
+    NewPath,
+    Output,
+    PlainOption,
+    debug_option,
+    output_options,
+    say,
+)
 from decodeprof.cli.sweep_values import buckets_of, histogram_of, vary_of
 from decodeprof.errors import UsageError
 
@@ -92,7 +100,7 @@ Examples:
 @click.option("--device", metavar="NAME", help="cpu or cuda; by default CUDA where there is one.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     cls=PlainOption,
     metavar="N",
     help="Begin no point after so long; run again to go on.",

@@ -150,8 +150,29 @@ def _change(one: StepFigures, two: StepFigures) -> str | None:
     return "no_syncs" if unsynced else None
 
 
+def _arguments_differ(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    names = sorted(
+        name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
+    )
+    if not names:
+        return []
+    told = "; ".join(
+        f"{name} is {before.get(name, 'not given')} before, {after.get(name, 'not given')} after"
+        for name in names
+    )
+    return [f"The arguments differ: {told}."]
+
+
 def _caveats(before: Diagnosis, after: Diagnosis) -> list[str]:
     texts = []
+    one_target, two_target = before.about.target, after.about.target
+    if one_target and two_target and one_target != two_target:
+        texts.append(
+            f"The targets differ: {one_target} before, {two_target} after. What differs between "
+            "the two may be more than one change."
+        )
+    elif one_target and two_target:
+        texts += _arguments_differ(before.about.arguments, after.about.arguments)
     if before.about.device != after.about.device:
         texts.append(
             f"The devices differ: {before.about.device or 'unknown'} before, "

@@ -141,6 +141,9 @@ def unprofiled_prefill(recording: Recording | None) -> Distribution | None:
     return distribution([r.ttft_ns for r in recording.timing.runs if r.ttft_ns is not None])
 
 
+_ENDED = {"failed": "failed", "partial": "was done in part"}
+
+
 def caveats_of(evidence: Evidence, *, dilation: float | None) -> list[str]:
     """What a reader must know before believing a number, one sentence each."""
     trace, recording = evidence.trace, evidence.recording
@@ -155,7 +158,7 @@ def caveats_of(evidence: Evidence, *, dilation: float | None) -> list[str]:
     else:
         texts += recording.caveats
         texts += [
-            f"The {p.name} pass {p.status}: {p.reason}"
+            f"The {p.name} pass {_ENDED[p.status]}: {p.reason}"
             for p in recording.passes
             if p.status in ("failed", "partial")
         ]

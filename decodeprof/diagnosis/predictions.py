@@ -85,7 +85,7 @@ class Predictions:
 _SOURCES = {
     "ceilings": "measured on this device while recording",
     "trace": "measured on the graph launches in this trace",
-    "typical": "typical of the devices that it was measured on, not measured here",
+    "typical": "typical of an H200, not measured here",
 }
 
 

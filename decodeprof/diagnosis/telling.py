@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
 from decodeprof import units
@@ -81,7 +82,7 @@ def again(case: Case, *, look: str) -> str:
     """
     target = case.diagnosis.about.target
     command = (
-        f"`decodeprof diagnose {target}`"
+        f"`decodeprof diagnose {shlex.quote(target)}`"
         if target
         else "profile again, then `decodeprof analyze` the new trace"
     )

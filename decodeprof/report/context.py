@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from decodeprof import units
 from decodeprof.model.diagnosis import Diagnosis
 from decodeprof.report.blocks import (
@@ -127,7 +129,8 @@ def next_section(diagnosis: Diagnosis) -> Section:
     """The next command, and why."""
     blocks: list[Block] = []
     target = diagnosis.about.target or "my_script.py:generate"
-    command = f"decodeprof diagnose {target}" + (" --arg …" if diagnosis.about.arguments else "")
+    arguments = " --arg …" if diagnosis.about.arguments else ""
+    command = f"decodeprof diagnose {shlex.quote(target)}{arguments}"
     if ran_without_gpu(diagnosis):
         text = "on a machine with a GPU, the same command tells what bounds decode:"
     elif diagnosis.source.kind != "recording":

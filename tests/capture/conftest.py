@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from decodeprof.capture import Job, Progress, record
@@ -73,6 +74,8 @@ JOBS = {
     "tensors_alone": job("loop.py:tensors_alone"),
     "marked": job("loop.py:marked"),
     "two_a_forward": job("loop.py:two_a_forward"),
+    "in_a_thread": job("loop.py:in_a_thread"),
+    "endless": msgspec.structs.replace(job("loop.py:endless"), new_tokens=9),
     "fresh": job("loop.py:fresh"),
     "compiled": job("compiled.py:generate"),
     "profiles_itself": job("failing.py:profiles_itself"),

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import torch
 
+from decodeprof import mark
 from decodeprof.capture import Job, RecordingStopped, new_directory, record
 from decodeprof.capture.directory import prepare
 from decodeprof.capture.failure import explain, user_frames
@@ -73,6 +74,7 @@ def test_an_exception_in_the_timing_keeps_the_runs_before_it(runs: Runs) -> None
 def test_sys_exit_is_told(runs: Runs) -> None:
     ran, error = stopped(runs, "exits")
     assert error.what == "the target called sys.exit(3) in call 1"
+    assert error.hint == "return instead: it is called several times in one process"
     assert error.directory is None
     assert not ran.out.exists()
 
@@ -98,7 +100,8 @@ def test_a_hang_ends_at_the_time_limit_and_says_where_it_was(runs: Runs) -> None
     assert "in the timing pass" in error.why
     assert " hangs" in error.why
     assert error.hint == (
-        "give it more time with `--timeout`, or make fewer tokens\n"
+        "give it more time with `--timeout`, or make fewer tokens; `--new-tokens N` ends "
+        "a generator after N of them\n"
         f"what was recorded: `decodeprof analyze {ran.out}`"
     )
     assert f"kept in `{ran.out}`: warmup, timing" in error.why
@@ -236,3 +239,91 @@ def test_a_device_that_is_none(tmp_path: Path) -> None:
     wrong = msgspec.structs.replace(job("loop.py:stream"), device="tpu")
     with pytest.raises(UsageError, match="`tpu` is no device"):
         record(wrong, out=tmp_path / "out", progress=lambda _: None)
+
+
+@pytest.mark.parametrize("wrong", ["", " ", "build()"])
+def test_a_set_up_function_that_is_no_name(tmp_path: Path, wrong: str) -> None:
+    asked = msgspec.structs.replace(job("loop.py:stream"), setup=wrong)
+    with pytest.raises(UsageError, match="`--setup` names no function"):
+        record(asked, out=tmp_path / "out", progress=lambda _: None)
+
+
+class _Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def _told(error: BaseException, tmp_path: Path) -> tuple[str, str, str]:
+    """What, why and hint of an exception, after it was raised."""
+    try:
+        raise error
+    except BaseException as raised:
+        found = explain(raised, during="in call 1", places=Places(str(tmp_path)))
+    return found.what, found.why, found.hint
+
+
+def _raised_from(cause: Exception, *, handled: bool) -> Exception:
+    try:
+        try:
+            raise cause
+        except Exception as error:
+            if handled:
+                raise ValueError("no cache")  # noqa: B904
+            raise ValueError("no cache") from error
+    except ValueError as found:
+        return found
+
+
+@pytest.mark.parametrize(("handled", "how"), [(False, "caused by"), (True, "while handling")])
+def test_an_exception_keeps_its_cause(tmp_path: Path, *, handled: bool, how: str) -> None:
+    _, why, _ = _told(_raised_from(KeyError("layer.3"), handled=handled), tmp_path)
+    lines = why.splitlines()
+    at = lines.index(f"{how} KeyError: 'layer.3'")
+    assert "ValueError: no cache" in lines[:at]
+    assert lines[at + 1].endswith("raise cause")
+
+
+def test_causes_in_a_circle_end(tmp_path: Path) -> None:
+    one, two = ValueError("one"), ValueError("two")
+    one.__cause__, two.__cause__ = two, one
+    assert _told(one, tmp_path)[1].count("caused by") == 1
+
+
+def test_a_group_shows_its_members(tmp_path: Path) -> None:
+    group = ExceptionGroup("two", [ValueError("a"), ExceptionGroup("in", [KeyError("b")] * 7)])
+    lines = _told(group, tmp_path)[1].splitlines()
+    assert "- ValueError: a" in lines
+    assert lines.count("- KeyError: 'b'") == 4
+    assert "- and 3 more" in lines
+
+
+def test_messages_that_break_or_run_on_are_told_in_short(tmp_path: Path) -> None:
+    what, why, _ = _told(_Unspeakable(), tmp_path)
+    assert what == "the target raised _Unspeakable in call 1"
+    assert "<exception str() failed>" in why
+    _, why, _ = _told(ValueError("x" * 100_000), tmp_path)
+    assert len(why) < 2_000
+    assert why.endswith("x…")
+
+
+def test_the_machines_memory_is_told_from_other_errors(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(10**15)
+    what, _, hint = _told(caught.value, tmp_path)
+    assert what == "the machine ran out of memory in call 1"
+    assert "batch" in hint
+
+
+@pytest.mark.skipif(torch_sees_a_gpu(), reason="there is a GPU")
+def test_a_script_that_wants_a_gpu_is_sent_to_the_doctor(tmp_path: Path) -> None:
+    with pytest.raises((AssertionError, RuntimeError)) as caught:
+        torch.zeros(1).cuda()
+    assert "`decodeprof doctor`" in _told(caught.value, tmp_path)[2]
+
+
+def test_a_mark_that_was_called_wrongly_shows_the_users_line_alone(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="phase is") as caught:
+        mark.step("both")
+    _, why, _ = _told(caught.value, tmp_path)
+    assert "mark.step(" in why
+    assert "mark.py" not in why

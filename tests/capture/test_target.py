@@ -3,7 +3,7 @@
 import asyncio
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,6 +53,7 @@ def script(folder: Path, text: str, name: str = "own.py") -> str:
         (f"{SCRIPTS}/loop.py:", "does not say what to run", "loop.py:Engine.stream`"),
         (f"{SCRIPTS}/loop.py:2x", "does not say what to run", "loop.py:generate`"),
         ("package.module", "does not say what to run", "`package.module:generate`"),
+        (f"{SCRIPTS}/loop.py:Engine:stream", "does not say what to run", "loop.py:Engine.stream`"),
         (":generate", "names no script", "my_script.py:generate"),
     ],
 )
@@ -63,9 +64,27 @@ def test_a_spec_that_names_nothing(text: str, what: str, hint: str) -> None:
     assert hint in caught.value.hint
 
 
-def test_a_spec_is_shown_without_its_folders() -> None:
+def test_a_spec_is_shown_without_folders_outside_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert parse_spec(f"{SCRIPTS}/loop.py:Engine.stream").short == "loop.py:Engine.stream"
     assert parse_spec("package.module:generate").short == "package.module:generate"
+    (tmp_path / "below").mkdir()
+    script(tmp_path / "below", "")
+    monkeypatch.chdir(tmp_path)
+    assert parse_spec("below/own.py:generate").short == "below/own.py:generate"
+    monkeypatch.chdir(tmp_path / "below")
+    assert parse_spec("../below/own.py:generate").short == "own.py:generate"
+
+
+def test_a_class_is_no_target_but_its_methods_are(loader: Callable[..., Target]) -> None:
+    with pytest.raises(UsageError) as caught:
+        loader(f"{SCRIPTS}/loop.py:Engine")
+    assert caught.value.what == f"`Engine` in `{SCRIPTS}/loop.py` is a class"
+    assert caught.value.hint == f"name a method: `{SCRIPTS}/loop.py:Engine.stream`"
+    with pytest.raises(UsageError, match="is a class") as without:
+        loader(f"{SCRIPTS}/loop.py:Tiny.__class__")
+    assert "name one of its instances" in without.value.hint
 
 
 @pytest.mark.parametrize(
@@ -258,3 +277,28 @@ def test_the_command_to_paste_keeps_the_setup() -> None:
     assert caught.value.hint.startswith(
         "decodeprof diagnose 'my script.py:E.go' --setup build --arg prompt=JSON"
     )
+
+
+@pytest.mark.parametrize("most", [3, None])
+def test_a_generator_is_closed_after_as_many_items_as_were_asked_for(most: int | None) -> None:
+    ended = []
+
+    def stream() -> Iterator[int]:
+        try:
+            yield from range(5)
+        finally:
+            ended.append("closed")
+
+    async def stream_async() -> AsyncIterator[int]:
+        for each in stream():
+            yield each
+
+    caller = Caller(Watch(), most_items=most)
+    wanted = tuple(range(most or 5))
+    for function in (stream, stream_async):
+        returned = caller.call(function, keep_items=True)
+        assert (returned.items, returned.yields) == (wanted, len(wanted))
+        # What is no generator of Python's own has nothing to close.
+        assert caller.call(lambda: iter(range(5)), keep_items=True).items == wanted
+    assert ended[0] == "closed"
+    caller.close()

@@ -104,6 +104,22 @@ WRONG = {
         "error: invalid value for `--budget`: 0.0 is not more than 0\n"
         "hint: `decodeprof diagnose --help` says how it is called\n",
     ),
+    "no end": (
+        ["diagnose", "a.py:f", "--budget", "inf"],
+        "error: invalid value for `--budget`: inf is not a finite number\n"
+        "hint: `decodeprof diagnose --help` says how it is called\n",
+    ),
+    "no number": (
+        ["diagnose", "a.py:f", "--timeout", "nan"],
+        "error: invalid value for `--timeout`: nan is not a finite number\n"
+        "hint: `decodeprof diagnose --help` says how it is called\n",
+    ),
+    "no limit": (
+        ["check", "a", "--max-syncs", "nan"],
+        "error: invalid value for `--max-syncs` / `--max-syncs-per-step`: nan is not a finite "
+        "number\n"
+        "hint: `decodeprof check --help` says how it is called\n",
+    ),
     "no share": (
         ["check", "a", "--min-mbu", "1.5"],
         "error: invalid value for `--min-mbu`: 1.5 is not from 0 to 1\n"

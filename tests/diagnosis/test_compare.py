@@ -105,3 +105,25 @@ def test_the_graph_stage_came_out_as_its_eager_twin_predicted() -> None:
     assert found.prediction.change == "cuda_graph"
     assert abs(found.prediction.error_share) < 0.025
     assert "graph-missing" in found.gone
+
+
+def about(**changes: object) -> d.Diagnosis:
+    return msgspec.structs.replace(full(), about=msgspec.structs.replace(full().about, **changes))
+
+
+def test_two_targets_are_said_to_be_two() -> None:
+    one, two = about(target="a.py:go"), about(target="b.py:go")
+    assert (
+        compare(one, two)
+        .caveats[0]
+        .startswith("The targets differ: a.py:go before, b.py:go after.")
+    )
+    assert not any("targets differ" in text for text in compare(one, one).caveats)
+
+
+def test_arguments_that_differ_are_named() -> None:
+    one = about(arguments={"n": "4", "prompt": "list of 3"})
+    two = about(arguments={"n": "8", "prompt": "list of 3", "k": "1"})
+    told = "The arguments differ: k is not given before, 1 after; n is 4 before, 8 after."
+    assert told in compare(one, two).caveats
+    assert not any("arguments differ" in text for text in compare(one, one).caveats)

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 
 import torch
@@ -117,6 +118,23 @@ def tensors_alone(n: int = 10) -> list[int]:
         token = int((model.head.weight @ hidden).argmax())
         out.append(token)
     return out
+
+
+def in_a_thread(n: int = 10) -> list[int]:
+    """Runs its loop in a thread of its own."""
+    made: list[int] = []
+    thread = threading.Thread(target=lambda: made.extend(generate(model, [1], n)[1:]))
+    thread.start()
+    thread.join()
+    return made
+
+
+def endless() -> Iterator[int]:
+    """Makes tokens until nobody asks for more."""
+    token = 1
+    while True:
+        token = int(model(torch.tensor([[token]]))[0, -1].argmax())
+        yield token
 
 
 def fresh(n: int = 10) -> list[int]:
