@@ -93,6 +93,7 @@ def record(name: str, out: Path) -> None:
     from decodeprof.capture.child import connect, load_session
     from decodeprof.capture.job import Job, Order
     from decodeprof.capture.places import Places
+    from decodeprof.capture.record_ops import operations_pass
     from decodeprof.capture.target import parse_spec
 
     target = f"{TARGETS}:{name}"
@@ -103,15 +104,22 @@ def record(name: str, out: Path) -> None:
         session.report(warmup.warm_up(session))
         session.report(passes.profile(session))
         session.report(passes.sync_debug_pass(session))
+        session.report(operations_pass(session))
         session.report(passes.gpu_trace_pass(session))
     (out / "seen.json").write_text(json.dumps(_seen(out)))
 
 
 def _seen(directory: Path) -> dict[str, Any]:
     """Syncs by step and line, of each detector."""
+    import gzip
+
+    import msgspec
+
+    from decodeprof.analysis.hazards import device_operations, graph_hazards
     from decodeprof.analysis.sites import decode_ordinals
     from decodeprof.diagnosis.pipeline import analyze_path
-    from decodeprof.recording import read_recording
+    from decodeprof.model.ops import OpRecord
+    from decodeprof.recording import OPS_FILE, read_recording
 
     recording = read_recording(directory)
     evidence = analyze_path(directory).evidence
@@ -128,6 +136,11 @@ def _seen(directory: Path) -> dict[str, Any]:
             for event in detector.events
         ]
         found[source] = {"steps": detector.steps, "events": rows}
+    if (directory / OPS_FILE).is_file():
+        data = gzip.decompress((directory / OPS_FILE).read_bytes())
+        ops = msgspec.json.decode(data, type=OpRecord)
+        found["hazards"] = [msgspec.to_builtins(each) for each in graph_hazards(ops)]
+        found["ops_per_step"] = device_operations(ops.second)
     found["passes"] = {each.name: f"{each.status} {each.reason}" for each in recording.passes}
     return found
 
@@ -147,7 +160,8 @@ def compared(name: str, lint: dict[str, Any], gpu: dict[str, Any]) -> dict[str, 
         "lint": sum(predicted_lines.values()),
         "lint_prefill": sum(sync["in_prefill"] for sync in lint["syncs"]),
         "pageable": sum(copy["in_decode"] for copy in lint["copies"]),
-        "hazards": None if lint["hazards"] is None else len(lint["hazards"]),
+        "hazards": None if lint["hazards"] is None else _hazards(lint["hazards"]),
+        "ops_per_step": lint["ops_per_step"],
         "lines": dict(predicted_lines),
     }
     if "error" in gpu:
@@ -161,10 +175,36 @@ def compared(name: str, lint: dict[str, Any], gpu: dict[str, Any]) -> dict[str, 
     row["cupti"] = sum(count for step, count in gpu["cupti"].items() if 1 <= int(step) <= whole)
     row["cupti_prefill"] = gpu["cupti"].get("0", 0)
     row["gpu_steps"] = gpu["gpu_trace"]["steps"]
+    row["passes"] = gpu["passes"]
+    if "hazards" in gpu:
+        row["gpu_hazards"] = _hazards(gpu["hazards"])
+        row["gpu_ops_per_step"] = gpu["ops_per_step"]
     real = set(row["gpu_trace_lines"])
     row["missed_lines"] = sorted(real - set(predicted_lines))
     row["false_lines"] = sorted(set(predicted_lines) - real)
     return row
+
+
+def _hazards(found: list[dict[str, Any]]) -> list[str]:
+    return sorted(
+        f"{each['kind']} {each['place']['file']}:{each['place']['line']}" for each in found
+    )
+
+
+def hazard_table(rows: list[dict[str, Any]]) -> str:
+    """Hazards of a graph of the step: predicted, and read off the operations on the GPU."""
+    lines = [f"{'case':<18} {'lint':>5} {'GPU':>5} {'both':>5}  ops a step: lint, GPU; differing"]
+    for row in rows:
+        if row.get("hazards") is None or "gpu_hazards" not in row:
+            why = row.get("passes", {}).get("operations", "not seen on a GPU")
+            lines.append(f"{row['case']:<18} {len(row.get('hazards') or ()):>5} {'-':>5}  {why}")
+            continue
+        said, real = set(row["hazards"]), set(row["gpu_hazards"])
+        lines.append(
+            f"{row['case']:<18} {len(said):>5} {len(real):>5} {len(said & real):>5}  "
+            f"{row['ops_per_step']}, {row['gpu_ops_per_step']}; {sorted(said ^ real)}"
+        )
+    return "\n".join(lines)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -211,7 +251,7 @@ def main() -> int:
         lints = {name: pool.submit(predicted, name) for name in names}
         gpus = {name: pool.submit(look, name, _folder(given.out, name)) for name in names}
         rows = [compared(name, lints[name].result(), gpus[name].result()) for name in names]
-    text = table(rows)
+    text = f"{table(rows)}\n\n{hazard_table(rows)}"
     print(f"{text}\n{time.perf_counter() - began:.0f} s in all")
     (given.out / "agreement.txt").write_text(text + "\n")
     (given.out / "agreement.json").write_text(json.dumps(rows, indent=1) + "\n")
