@@ -7,49 +7,31 @@ the pass says what to do. nsys's exit code proves nothing: a copy without import
 
 from __future__ import annotations
 
-import contextlib
-import os
+import re
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from decodeprof.capture.job import Failed, Finished, Message, Order, Progress
+from decodeprof.capture.job import Order, Progress
 from decodeprof.capture.nsys_scrub import scrub
-from decodeprof.capture.nsys_story import Ended, tell
+from decodeprof.capture.nsys_story import PASS, Ended, tell
+from decodeprof.capture.nsys_watch import Heard, end, follow
 from decodeprof.capture.process import environment
 from decodeprof.hardware.nsys import Installed
 from decodeprof.recording import NSYS_FILE, PassReport
 
-PASS = "nsys"
 CHILD = "decodeprof.capture.nsys_child"
-_TICK_S = 0.2
-_STOP_GRACE_S = 20.0
-"""Asked to stop, nsys still writes what it collected."""
 _SAID_BYTES = 20_000
 """Of what nsys and the target printed: the end says what went wrong."""
-
-
-@dataclass
-class _Heard:
-    """What the child said so far."""
-
-    finished: bool = False
-    failed: Failed | None = None
-    started: bool = False
-    read_to: int = 0
-    partial: bytes = b""
-    stopped_by: str | None = None
-    """timeout | interrupt."""
-    said: bytes = field(default=b"")
+_GENERATED = re.compile(r"^\s+(/\S.*\.(?:nsys-rep|qdrep|qdstrm|sqlite))\s*$", re.MULTILINE)
+"""The list of files at the end of what nsys prints."""
 
 
 def arguments(nsys: Path, out: Path, *, order: Path, messages: Path) -> list[str]:
@@ -125,7 +107,7 @@ def _run(
     order_file, messages, said = (folder / name for name in ("order", "messages", "said"))
     order_file.write_bytes(msgspec.json.encode(order))
     messages.touch()
-    heard = _Heard()
+    heard = Heard()
     with said.open("wb") as output:
         process = subprocess.Popen(
             arguments(nsys.path, out.resolve(), order=order_file, messages=messages),
@@ -136,9 +118,9 @@ def _run(
             env=environment(order),
         )
         try:
-            _follow(process, messages, heard, limit_s=limit_s, progress=progress)
+            follow(process, messages, heard, limit_s=limit_s, progress=progress)
         finally:
-            _end(process)
+            end(process)
     with said.open("rb") as output:
         output.seek(max(0, said.stat().st_size - _SAID_BYTES))
         text = output.read().decode(errors="replace")
@@ -149,63 +131,37 @@ def _run(
         started=heard.started,
         finished=heard.finished,
         failed=heard.failed,
+        crash=heard.crash,
         stopped_by=heard.stopped_by,
         limit_s=limit_s,
         free_bytes=shutil.disk_usage(out).free,
+        temporary_free_bytes=shutil.disk_usage(tempfile.gettempdir()).free,
+        elsewhere=_brought_here(text, out),
     )
 
 
-def _follow(
-    process: subprocess.Popen[bytes],
-    messages: Path,
-    heard: _Heard,
-    *,
-    limit_s: float,
-    progress: Callable[[Progress], None],
-) -> None:
-    """Listen until nsys ends, or must be asked to end."""
-    deadline = time.monotonic() + limit_s
-    try:
-        while process.poll() is None and time.monotonic() < deadline:
-            time.sleep(_TICK_S)
-            _listen(messages, heard, progress)
-    except KeyboardInterrupt:
-        heard.stopped_by = "interrupt"
-    if process.poll() is None:
-        heard.stopped_by = heard.stopped_by or "timeout"
-        process.send_signal(signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
-            process.wait(_STOP_GRACE_S)
-    _listen(messages, heard, progress)
+def _brought_here(said: str, out: Path) -> list[str]:
+    """Move what nsys wrote into another folder, since it could not write here, to here.
 
-
-def _listen(messages: Path, heard: _Heard, progress: Callable[[Progress], None]) -> None:
-    with messages.open("rb") as file:
-        file.seek(heard.read_to)
-        data = file.read()
-    heard.read_to += len(data)
-    *lines, heard.partial = (heard.partial + data).split(b"\n")
-    for line in lines:
-        if not line.startswith(b"{"):
-            continue  # A stack that the fault handler wrote.
-        message = msgspec.json.decode(line, type=Message)
-        heard.started = True
-        if isinstance(message, Progress):
-            text = f"{message.text} (under nsys)" if message.text else "under nsys"
-            progress(Progress(pass_name=PASS, text=text, fraction=message.fraction))
-        elif isinstance(message, Failed):
-            heard.failed = message
-        elif isinstance(message, Finished):
-            heard.finished = True
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End nsys and whatever it started."""
-    if process.poll() is None:
-        process.kill()
-    process.wait()
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    Returns:
+        Names of the files that are still elsewhere: there is no room for them here.
+    """
+    left = []
+    for name in _GENERATED.findall(said):
+        path = Path(name)
+        if path.parent.resolve() == out.resolve() or not path.is_file():
+            continue
+        target = out / f"{PASS}{path.suffix}"
+        if target.exists():
+            left.append(path.name)
+            continue
+        try:
+            shutil.move(path, target)
+        except OSError:
+            # Half a copy is no file that was kept.
+            target.unlink(missing_ok=True)
+            left.append(path.name)
+    return left
 
 
 def _scrubbed(report: PassReport, out: Path) -> PassReport:

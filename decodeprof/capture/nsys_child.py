@@ -17,6 +17,7 @@ from decodeprof import mark
 from decodeprof.capture.channel import Channel
 from decodeprof.capture.child import connect, load_session, main
 from decodeprof.capture.job import Failed, Finished, Order
+from decodeprof.capture.nsys_watch import hold
 from decodeprof.capture.places import Places
 from decodeprof.capture.target import Spec
 from decodeprof.capture.watch import Boundary
@@ -109,6 +110,7 @@ def profiled(order: Order, spec: Spec, channel: Channel, places: Places) -> Fini
     """Warm the target up, and call it once with marks while nsys collects."""
     # Its parent is one of nsys's own threads, which may end before it.
     channel.outlive_parent()
+    channel.progress("nsys", "importing torch")
     watches = connect()
     session = load_session(order, spec, channel, places, watches)
     from decodeprof.capture import passes, warmup
@@ -129,6 +131,7 @@ def run_under_nsys() -> None:
     order, messages = sys.argv[1:3]
     sys.stdin = open(order)  # noqa: SIM115
     descriptor = os.open(messages, os.O_WRONLY | os.O_APPEND)
+    hold(descriptor)
     sys.argv[1:] = [str(descriptor)]
     main(profiled)
 

@@ -98,3 +98,11 @@ def set_up_with_nothing() -> None:
 
 
 not_a_function = 3
+
+
+def crashes_at_once() -> None:
+    ctypes.string_at(0)
+
+
+def sleeps() -> None:
+    time.sleep(600)
