@@ -34,6 +34,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Decode steps under torch.profiler; None: chosen from the step's length."""
     nsys: bool = False
     """Once more under `nsys profile`, in a process of its own."""
+    graph_check: bool = False
+    """Capture the decode step as a CUDA graph as well, in a process of its own."""
+    step: str | None = None
+    """For graph-check: the function that is the step; None: the decode forward."""
+    buckets: list[str] = []
+    """For graph-check: ``argument=1,2,4``, values that are captured for, one after the other."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
