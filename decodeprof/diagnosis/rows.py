@@ -28,6 +28,7 @@ from decodeprof.model.diagnosis import (
 from decodeprof.model.trace import I64, NONE, ActivityKind, Trace
 
 # Kernel names that get a row of their own in diagnosis.json; families always cover all.
+_NS_PER_S = 1_000_000_000
 MOST_KERNEL_ROWS = 400
 
 
@@ -257,33 +258,50 @@ def kernels_of(evidence: Evidence) -> list[KernelRow]:
         chosen = np.flatnonzero(np.isin(steps.activity_step, rows)).astype(np.int64)
         rates = {r.name: r for r in name_rates(trace, evidence.traffic, chosen)}
     return [
-        *_family_rows(groups, n),
+        *_family_rows(groups, n, rates),
         *(
-            _row(g.family, g.name, g.count, g.time_ns, n, rates.get(g.name))
+            _row(
+                g.family,
+                g.name,
+                g.count,
+                g.time_ns,
+                n,
+                rates[g.name].bytes if g.name in rates else None,
+            )
             for g in groups[:MOST_KERNEL_ROWS]
         ),
     ]
 
 
-def _family_rows(groups: list[KernelGroup], n: int) -> list[KernelRow]:
-    count: dict[str, int] = defaultdict(int)
+def _family_rows(
+    groups: list[KernelGroup], n: int, rates: Mapping[str, NameRate]
+) -> list[KernelRow]:
+    """One row for each family; its bytes are known where those of each of its kernels are."""
+    families: dict[str, list[KernelGroup]] = defaultdict(list)
     time: dict[str, int] = defaultdict(int)
     for group in groups:
-        count[group.family] += group.count
+        families[group.family].append(group)
         time[group.family] += group.time_ns
-    order = sorted(count, key=lambda f: (-time[f], FAMILIES.index(f)))
-    return [_row(f, None, count[f], time[f], n, None) for f in order]
+    rows = []
+    for family in sorted(families, key=lambda f: (-time[f], FAMILIES.index(f))):
+        members = families[family]
+        sizes = [rates[group.name].bytes if group.name in rates else None for group in members]
+        known = [size for size in sizes if size is not None and size >= 0]
+        size = sum(known) if len(known) == len(members) else None
+        count = sum(group.count for group in members)
+        rows.append(_row(family, None, count, time[family], n, size))
+    return rows
 
 
 def _row(
-    family: str, name: str | None, count: int, time_ns: int, n: int, rate: NameRate | None
+    family: str, name: str | None, count: int, time_ns: int, n: int, size: int | None
 ) -> KernelRow:
-    size = rate.bytes if rate else None
+    known = size if size is not None and size >= 0 else None
     return KernelRow(
         family=family,
         name=name,
         count_per_step=count / n,
         time_ns_per_step=round(time_ns / n),
-        bytes=round(size / n) if size is not None and size >= 0 else None,
-        achieved_bytes_per_s=rate.achieved_bytes_per_s if rate else None,
+        bytes=round(known / n) if known is not None else None,
+        achieved_bytes_per_s=known * _NS_PER_S / time_ns if known is not None and time_ns else None,
     )
