@@ -19,6 +19,7 @@ _COMMANDS = {
     "compare": "set two recordings side by side: what changed, and did the prediction hold",
     "export": "write a timeline or tables for other programs",
     "open": "show a recording's timeline in ui.perfetto.dev",
+    "rollup": "analyse thousands of traces into one Parquet table, on a Dask cluster",
     "check": "hold a recording or a trace against limits: a gate for CI",
     "learn": "write a page that teaches launch-bound and memory-bound with a live model",
     "sweep": "measure a step along one axis: where launch-bound ends, and what padding costs",

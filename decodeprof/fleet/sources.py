@@ -1,0 +1,167 @@
+"""Which traces do some globs and URLs name? Through fsspec: local files, s3://, gs://, hdfs://."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import typing
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from decodeprof.errors import DecodeprofError, InputError, UsageError
+from decodeprof.recording import RECORDING_FILE
+
+if typing.TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+TRACES = (".json", ".json.gz", ".sqlite", ".nsys-rep")
+"""What a folder's files are taken for traces by; a file that is named needs none of these."""
+_PACKAGES = ("dask", "distributed", "fsspec", "pyarrow")
+_GLOB = frozenset("*?[")
+_MARKED = f"/{RECORDING_FILE}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One trace, or one recording."""
+
+    url: str
+    bytes: int
+    fingerprint: str
+    """Changes when the file does (size, times, the store's own tag), and is known unread."""
+    recording: bool = False
+    """It is a directory, a recording of decodeprof's."""
+
+
+def check_installed() -> None:
+    """Raise where a package of the extra is missing.
+
+    Raises:
+        DecodeprofError: one is.
+    """
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DecodeprofError(
+            f"a rollup needs {', '.join(missing)}",
+            why="the packages of the extra `fleet` are not installed",
+            hint="pip install 'decodeprof[fleet]'",
+        )
+
+
+def open_url(url: str) -> tuple[AbstractFileSystem, str]:
+    """The file system of a URL or a path, and the path in it.
+
+    Raises:
+        DecodeprofError: the protocol is not known, or its package is not installed.
+    """
+    from fsspec.core import url_to_fs
+
+    try:
+        # A listing that was kept would hide what came since.
+        filesystem, path = url_to_fs(url, use_listings_cache=False)
+    except (ImportError, ValueError) as error:
+        raise DecodeprofError(
+            f"cannot open `{url}`",
+            why=str(error),
+            hint="s3:// needs s3fs (in the extra `fleet`), gs:// gcsfs, hdfs:// a Hadoop client",
+        ) from None
+    return filesystem, str(path)
+
+
+def find_sources(patterns: Sequence[str]) -> list[Source]:
+    """List what the patterns name, each trace once, in order of URL.
+
+    A directory with a recording.json is one recording; any other stands for all traces below it.
+
+    Args:
+        patterns: globs, URLs, paths.
+
+    Raises:
+        UsageError: a pattern names nothing.
+        DecodeprofError: a store cannot be listed.
+    """
+    found: dict[str, Source] = {}
+    for pattern in patterns:
+        filesystem, path = open_url(pattern)
+        with _told(pattern):
+            sources = list(_sources(filesystem, path))
+        if not sources:
+            raise UsageError(
+                f"`{pattern}` names no trace",
+                hint=f"a trace's name ends in {', '.join(TRACES)}",
+            )
+        found |= {source.url: source for source in sources}
+    return [found[url] for url in sorted(found)]
+
+
+@contextlib.contextmanager
+def _told(pattern: str) -> Iterator[None]:
+    try:
+        yield
+    # Each store raises errors of its own kind; whichever it is, it is told.
+    except Exception as error:
+        raise InputError(
+            f"cannot list `{pattern}`",
+            why=f"{type(error).__name__}: {error}",
+            hint="credentials and endpoints are taken from where the store's own tools take them",
+        ) from error
+
+
+def _sources(filesystem: AbstractFileSystem, path: str) -> Iterator[Source]:
+    globbed = bool(_GLOB & set(path)) and not filesystem.exists(path)
+    for name in filesystem.glob(path) if globbed else [path]:
+        try:
+            info = filesystem.info(name)
+        except FileNotFoundError:
+            continue
+        if info["type"] != "directory":
+            yield _source(filesystem, name, [info])
+            continue
+        yield from _below(filesystem, filesystem.find(name, detail=True))
+
+
+def _below(
+    filesystem: AbstractFileSystem, files: dict[str, dict[str, typing.Any]]
+) -> Iterator[Source]:
+    """The recordings in a tree, and the traces that are in none of them."""
+    folders = {name.removesuffix(_MARKED) for name in files if name.endswith(_MARKED)}
+    for folder in folders:
+        inside = [info for name, info in files.items() if name.startswith(f"{folder}/")]
+        yield _source(filesystem, folder, inside, recording=True)
+    for name, info in files.items():
+        hidden = name.rpartition("/")[2].startswith((".", "_"))
+        if name.endswith(TRACES) and not hidden and not _is_in(name, folders):
+            yield _source(filesystem, name, [info])
+
+
+def _is_in(name: str, folders: Iterable[str]) -> bool:
+    return any(name.startswith(f"{folder}/") for folder in folders)
+
+
+_TAGS = ("ETag", "etag", "md5Hash", "checksum")
+"""What stores say of an object that changes with its content; a listing and a look say the same."""
+_TIMES = ("mtime", "LastModified", "updated", "modified", "last_modified")
+
+
+def _source(
+    filesystem: AbstractFileSystem,
+    name: str,
+    infos: list[dict[str, typing.Any]],
+    *,
+    recording: bool = False,
+) -> Source:
+    said = sorted(
+        (
+            str(info["name"]),
+            int(info.get("size") or 0),
+            next((str(info[key]).strip('"') for key in (*_TAGS, *_TIMES) if info.get(key)), ""),
+        )
+        for info in infos
+    )
+    return Source(
+        url=filesystem.unstrip_protocol(name),
+        bytes=sum(int(info.get("size") or 0) for info in infos),
+        fingerprint=hashlib.sha256(repr(said).encode()).hexdigest(),
+        recording=recording,
+    )

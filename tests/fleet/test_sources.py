@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from decodeprof.errors import DecodeprofError, UsageError
+from decodeprof.fleet.sources import find_sources
+from tests.fleet.conftest import BAD, GOOD
+
+
+def names(*patterns: str) -> list[str]:
+    return [source.url.rpartition("/")[2] for source in find_sources(patterns)]
+
+
+def test_a_folder_is_all_traces_below_it(traces: Path) -> None:
+    found = find_sources([str(traces)])
+    assert len(found) == GOOD + BAD + 1
+    assert [source.url for source in found] == sorted(source.url for source in found)
+    assert all(source.url.startswith("file:///") for source in found)
+
+
+def test_globs_and_names_that_meet_are_one_trace(traces: Path) -> None:
+    one = str(traces / "host-0" / "trace-00.json.gz")
+    assert names(f"{traces}/host-0/trace-0*.gz", one, f"file://{one}") == [
+        f"trace-0{n}.json.gz" for n in (0, 2, 4, 6, 8)
+    ]
+
+
+def test_a_recording_is_one_source_and_its_files_are_none(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "generate-001"
+    run.mkdir(parents=True)
+    for name in ("recording.json", "trace.json.gz", "diagnosis.json"):
+        (run / name).write_text("{}")
+    for name in ("loose.json", ".hidden.json", "_tmp.json", "notes.txt"):
+        (tmp_path / "runs" / name).write_text("{}")
+    found = find_sources([str(tmp_path / "runs")])
+    assert [(s.url.rpartition("/")[2], s.recording) for s in found] == [
+        ("generate-001", True),
+        ("loose.json", False),
+    ]
+    assert find_sources([str(run)]) == [found[0]]
+
+
+def test_a_name_with_a_bracket_is_a_name(tmp_path: Path) -> None:
+    (tmp_path / "a[1].json").write_text("{}")
+    assert names(str(tmp_path / "a[1].json")) == ["a[1].json"]
+
+
+def test_the_fingerprint_changes_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("{}")
+    (before,) = find_sources([str(path)])
+    assert find_sources([str(tmp_path)]) == [before]
+    path.write_text("{ }")
+    (after,) = find_sources([str(path)])
+    assert (after.url, after.bytes) == (before.url, 3)
+    assert after.fingerprint != before.fingerprint
+
+
+@pytest.mark.parametrize("name", ["nothing.json", "*.json", "folder"])
+def test_what_names_nothing_is_asked_wrongly(name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UsageError, match="names no trace"):
+        find_sources([str(tmp_path / name)])
+
+
+def test_a_protocol_that_nobody_knows_is_told() -> None:
+    with pytest.raises(DecodeprofError, match="cannot open `gopher://bucket/x`"):
+        find_sources(["gopher://bucket/x"])
