@@ -48,6 +48,11 @@ def bandwidth(bytes_per_s: float | None) -> str:
     return UNKNOWN if bytes_per_s is None else f"{bytes_(bytes_per_s)}/s"
 
 
+def flops(flops_per_s: float | None) -> str:
+    """Write an arithmetic rate given in operations a second, e.g. ``733 TFLOP/s``."""
+    return UNKNOWN if flops_per_s is None else f"{_three_digits(flops_per_s / 1e12)} TFLOP/s"
+
+
 def count(value: float | None) -> str:
     """Write a count, which may be a mean per step: whole numbers have no decimals."""
     if value is None:
@@ -66,6 +71,8 @@ def share(value: float | None) -> str:
         return "< 0.1 %"
     if 99.9 < percent < 100:
         return "> 99.9 %"
+    if 99.5 <= percent < 100:
+        return f"{percent:.1f} %"
     return f"{percent:.0f} %" if percent >= 10 or percent == 0 else f"{percent:.1f} %"
 
 

@@ -17,8 +17,8 @@ from decodeprof.cli.errors import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-NARROWEST = 40
-"""Below this a table of figures cannot be laid out."""
+NARROWEST = 64
+"""Below this the table of blocking calls does not fit, whose columns are all figures."""
 
 
 @dataclass(frozen=True)

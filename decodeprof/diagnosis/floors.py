@@ -60,6 +60,8 @@ def floors_of(evidence: Evidence, predicted: Predictions) -> Floors | None:
         bandwidth_bytes_per_s=bandwidth.per_s,
         node_gap_source=source,
         bandwidth_source=bandwidth.source,
+        flops_per_s=flops.per_s,
+        flops_source=flops.source,
     )
 
 

@@ -167,6 +167,8 @@ class Floors(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth_bytes_per_s: float | None
     node_gap_source: str | None = None
     bandwidth_source: str | None = None
+    flops_per_s: float | None = None
+    flops_source: str | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from decodeprof import units
 
@@ -60,6 +61,10 @@ _WRAPPERS = frozenset(
         "opmath_symmetric_gpu_kernel_with_scalars",
     }
 )
+# Of names that differ in their middle: a quarter tells the kind of kernel, and a few characters
+# before the difference tell what differs.
+_BEGIN_SHARE = 4
+_BEFORE_DIFFERENCE = 8
 _LENGTH = re.compile(r"[1-9]\d{0,3}")
 _WRAPPED = re.compile(r"NS\d*_([1-9]\d{0,3})")
 # Kernels are templates of templates; deeper than this no telling part was ever found.
@@ -92,6 +97,33 @@ def fitted(name: str, width: int) -> str:
         return name
     tail = (width - 1) // 3
     return f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"
+
+
+def told_apart(names: Sequence[str], width: int) -> list[str]:
+    """Names in at most `width` characters each, no two different ones alike as far as can be.
+
+    Where leaving the middles out makes two alike, what is left out is what they share.
+    """
+    shown = [fitted(name, width) for name in names]
+    alike: dict[str, set[str]] = {}
+    for name, short in zip(names, shown, strict=True):
+        alike.setdefault(short, set()).add(name)
+    return [
+        short if len(alike[short]) == 1 else _from_the_difference(name, alike[short], width)
+        for name, short in zip(names, shown, strict=True)
+    ]
+
+
+def _from_the_difference(name: str, others: set[str], width: int) -> str:
+    """The name's beginning, and what comes from where the first of the names differs."""
+    begin = width // _BEGIN_SHARE
+    # Between the first and the last in order lie all differences.
+    first, last = min(others), max(others)
+    pairs = enumerate(zip(first, last, strict=False))
+    differs = next((at for at, (a, b) in pairs if a != b), min(len(first), len(last)))
+    room = width - begin - 1
+    rest = name[max(begin, min(differs - _BEFORE_DIFFERENCE, len(name) - room)) :]
+    return f"{name[:begin]}…{rest if len(rest) <= room else rest[: room - 1] + '…'}"
 
 
 def _from_mangled(name: str) -> str:

@@ -17,7 +17,7 @@ from decodeprof.report.blocks import (
     Table,
     line,
 )
-from decodeprof.report.names import counted, fitted, place, short_kernel_name
+from decodeprof.report.names import counted, place, short_kernel_name, told_apart
 
 MOST_SITES = 12
 """Sites shown; a loop with more is named by its worst, and the JSON has them all."""
@@ -67,6 +67,12 @@ def _sites_blocks(
         f"per {per}; exposed: what removing the call would save, not how long it lasts"
         f"; {_DASH} unknown"
     )
+    if any(site.call_ns is None for site in sites[:MOST_SITES]):
+        # Detectors run in calls of their own, and see a call once in as many steps.
+        legend += (
+            "; where the trace did not see a call, its number is the detector's: what it counted "
+            "÷ the steps that it watched"
+        )
     return (table, Note("hint", line(legend)))
 
 
@@ -196,15 +202,18 @@ def kernel_table(rows: list[KernelRow], *, first: str, most: int, total_ns: int)
         columns.append(Column("achieved", "right"))
     shown = rows[:most]
     left = len(rows) - len(shown)
+    names = told_apart([row.name or row.family for row in shown], NAME_WIDTH)
     return Table(
         tuple(columns),
-        tuple(_kernel_row(row, total_ns=total_ns, rates=rates) for row in shown),
+        tuple(
+            _kernel_row(row, name, total_ns=total_ns, rates=rates)
+            for row, name in zip(shown, names, strict=True)
+        ),
         "" if left <= 0 else f"{units.count(left)} more names: see the JSON",
     )
 
 
-def _kernel_row(row: KernelRow, *, total_ns: int, rates: bool) -> Row:
-    name = row.family if row.name is None else fitted(row.name, NAME_WIDTH)
+def _kernel_row(row: KernelRow, name: str, *, total_ns: int, rates: bool) -> Row:
     cells = [
         line(name),
         line(units.count(row.count_per_step)),

@@ -243,9 +243,7 @@ def _floor_facts(floors: Floors, step: StepFigures | None) -> list[Fact | None]:
         _floor("device busy", floors.busy_ns, "kernels, copies and sets, as recorded"),
         _floor("device floor", floors.device_ns, device),
         _traffic(floors),
-        None
-        if floors.flops is None
-        else _floor("arithmetic", floors.flops_ns, f"{floors.flops / 1e9:,.3g} GFLOP ÷ peak"),
+        _arithmetic(floors),
     ]
 
 
@@ -260,6 +258,16 @@ def _traffic(floors: Floors) -> Fact:
     bandwidth = units.bandwidth(floors.bandwidth_bytes_per_s)
     source = "" if floors.bandwidth_source is None else f" ({floors.bandwidth_source})"
     return _floor("bytes", floors.bytes_ns, f"{units.bytes_(floors.bytes)} ÷ {bandwidth}{source}")
+
+
+def _arithmetic(floors: Floors) -> Fact | None:
+    if floors.flops is None:
+        return None
+    source = "" if floors.flops_source is None else f" ({floors.flops_source})"
+    work = f"{floors.flops / 1e9:,.3g} GFLOP"
+    return _floor(
+        "arithmetic", floors.flops_ns, f"{work} ÷ {units.flops(floors.flops_per_s)}{source}"
+    )
 
 
 # In the order of what is cheapest to try.

@@ -205,7 +205,7 @@ def _(block: Bar, width: int) -> list[Text]:
         lines += _hanging_text(head, _styled(part.meaning, "muted"), width)
     zero = [part.label for part in block.parts if part.value_ns == 0]
     if zero:
-        lines += _wrap(_styled(f"0: {', '.join(zero)}", "muted"), width)
+        lines += _wrap(_styled(f"no time: {', '.join(zero)}", "muted"), width)
     return lines
 
 

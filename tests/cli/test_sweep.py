@@ -92,7 +92,7 @@ def test_plans_of_buckets_are_weighed(recorded: Path, capsys: Capture) -> None:
     assert "48 %" in out
 
 
-@pytest.mark.parametrize("width", ["40", "80"])
+@pytest.mark.parametrize("width", ["64", "80"])
 def test_it_fits_a_narrow_terminal(recorded: Path, capsys: Capture, width: str) -> None:
     assert run(group, ["sweep", "--show", str(recorded), "--width", width]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= max(int(width), 110)

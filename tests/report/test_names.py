@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodeprof.report.blocks import Span
-from decodeprof.report.names import LONGEST, cleaned, fitted, place, short_kernel_name
+from decodeprof.report.names import (
+    LONGEST,
+    cleaned,
+    fitted,
+    place,
+    short_kernel_name,
+    told_apart,
+)
 
 NAMES = {
     "void at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctor_add<c10::BFloat16>,"
@@ -73,3 +80,23 @@ def test_place_says_what_is_known() -> None:
     assert place("a.py", 3) == "a.py:3"
     assert place("a.py", None) == "a.py"
     assert place(None, None) == "place unknown"
+
+
+def test_names_that_differ_in_their_middles_show_where() -> None:
+    common = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_"
+    tail = "_WGMXCC1_WGMXCCGn1_WS64_WG64_4_1"
+    names = [f"{common}MT64x16x128_MI16x16x1_{k}_SN{tail}" for k in ("K1", "K2", "P9")]
+    shown = told_apart(names, 46)
+    assert len(set(shown)) == 3
+    for short, kind in zip(shown, ("K1", "K2", "P9"), strict=True):
+        assert short.startswith("Cijk_Alik_B")
+        assert kind in short
+        assert len(short) <= 46
+    # What is told apart already stays as it was, and so do two rows of one name.
+    assert told_apart(["add", "mul", "mul"], 46) == ["add", "mul", "mul"]
+    assert told_apart([names[0], "add", names[0]], 46)[0] == fitted(names[0], 46)
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=40), max_size=6), st.integers(20, 30))
+def test_names_told_apart_are_never_wider(names: list[str], width: int) -> None:
+    assert all(len(short) <= width for short in told_apart(names, width))

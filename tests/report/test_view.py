@@ -217,3 +217,21 @@ def test_tokens_of_a_forward_are_told_where_they_are_not_one() -> None:
     shown = full(generation=msgspec.structs.replace(generation, tokens_per_step=2.0))
     assert "decode alone, batch 1, 2 tokens a step on average" in text_of(view(shown), width=120)
     assert "a step on average" not in text_of(view(full()), width=120)
+
+
+def test_the_peak_that_operations_are_divided_by_is_named() -> None:
+    floors = full().floors
+    assert floors is not None
+    known = msgspec.structs.replace(
+        floors, flops=12_000_000_000, flops_ns=16_000, flops_per_s=7.33e14, flops_source="measured"
+    )
+    assert "12 GFLOP ÷ 733 TFLOP/s (measured)" in text_of(view(full(floors=known)), width=120)
+    unknown = msgspec.structs.replace(floors, flops=12_000_000_000, flops_per_s=None)
+    assert "12 GFLOP ÷ unknown" in text_of(view(full(floors=unknown)), width=120)
+
+
+def test_a_call_that_only_a_detector_saw_says_what_its_number_is() -> None:
+    seen = sync_site(call_ns=None, idle_inside_ns=None, idle_after_ns=None, calls_per_step=1 / 31)
+    legend = notes(view(full(syncs=[seen])), "syncs")[-1][1]
+    assert "its number is the detector's" in legend
+    assert "detector's" not in notes(view(full(syncs=[sync_site()])), "syncs")[-1][1]
