@@ -22,6 +22,10 @@ WIDTH = 600
 LEAST_KNOWN = 0.05
 """Share of the kernel time below which a picture would show what does not matter: the copies and
 sets around a graph whose kernels are not known."""
+_NEEDS = (
+    "unknown: it takes the bytes of a step's kernels and the device's bandwidth, "
+    "and not both are known"
+)
 LABELLED = 8
 """Points with a number in the picture and a row below it: what they leave takes little time."""
 LOWEST_BYTES_PER_S = 1e9
@@ -88,7 +92,7 @@ def roofline(charts: Charts) -> RoofPicture | RoofUnknown | None:
     """The picture, or why there is none; None where no kernel was recorded."""
     found = charts.roofline
     if found is None:
-        return RoofUnknown("unknown: no kernel's bytes are known") if charts.timeline else None
+        return RoofUnknown(_NEEDS) if charts.timeline else None
     if found.known_time_share < LEAST_KNOWN:
         left = units.share(1 - found.known_time_share)
         return RoofUnknown(f"unknown: the bytes of {left} of the step's kernel time are not known")

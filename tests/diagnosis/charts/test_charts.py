@@ -14,6 +14,7 @@ from tests.scenario import Scenario
 from tests.scenarios import decode_loop, graph_loop
 from tests.write_kineto import write
 
+FIXTURE = Path(__file__).parents[3] / "fixtures" / "plain_0p6b"
 ACTIVITIES = 1 + 6 * 4 + 1 + 1 + 1
 """Of a step of `decode_loop`: embedding, six layers of four, head, argmax and the copy."""
 
@@ -152,3 +153,51 @@ def test_pages_tell_why_and_when_not(loop: Analyzed) -> None:
     pages = charts(loop).pages
     assert set(pages) == {finding.code for finding in loop.diagnosis.findings}
     assert all(page.why and page.ignore for page in pages.values())
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Analyzed:
+    if not FIXTURE.is_dir():
+        pytest.skip("no recordings in this checkout")
+    return analyze_path(FIXTURE)
+
+
+def test_the_rooflines_kernels_are_the_diagnosis_kernels(recorded: Analyzed) -> None:
+    found = charts(recorded).roofline
+    assert found is not None
+    rows = {row.name: row for row in recorded.diagnosis.kernels if row.name is not None}
+    for point in found.points:
+        row = rows[point.name]
+        assert (point.bytes, point.time_ns) == (row.bytes, row.time_ns_per_step)
+        assert point.count == row.count_per_step
+        # A count of bytes that no memory could deliver would be a wrong count.
+        assert point.bytes / point.time_ns * 1e9 < 1.1 * found.bandwidth_bytes_per_s
+    step = recorded.diagnosis.step
+    assert step is not None
+    assert step.busy_ns is not None
+    known = sum(point.time_ns for point in found.points) / step.busy_ns
+    assert found.known_time_share == pytest.approx(known, abs=0.02)
+    products = [point for point in found.points if point.family == "matrix"]
+    # One token times weights of two bytes: two operations for each weight, one a byte.
+    assert all(0.9 < point.flops / point.bytes < 1.1 for point in products)
+
+
+def test_samples_and_memory_are_those_of_the_recording(recorded: Analyzed) -> None:
+    recording = recorded.evidence.recording
+    assert recording is not None
+    assert recording.timing is not None
+    assert recording.allocator is not None
+    found = charts(recorded)
+    assert found.runs_step_ns == [list(run.step_ns) for run in recording.timing.runs]
+    assert found.memory is not None
+    assert found.memory.reserved_bytes == recording.allocator.peak_reserved_bytes
+    assert found.memory.allocated_bytes == recording.allocator.peak_allocated_bytes
+    parameters = found.memory.parameter_bytes
+    assert parameters is not None
+    assert 0 < parameters < recording.allocator.peak_allocated_bytes
+
+
+def test_a_trace_alone_has_no_samples_and_no_memory(loop: Analyzed) -> None:
+    found = charts(loop)
+    assert found.runs_step_ns == []
+    assert found.memory is None
