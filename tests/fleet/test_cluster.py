@@ -92,6 +92,23 @@ def test_a_second_run_does_what_is_new_and_nothing_else(
     assert len(rows) == len(set(rows))
 
 
+def test_a_run_that_is_broken_off_keeps_what_came_and_the_next_one_does_the_rest(
+    workers: LocalCluster, sources: list[Source], tmp_path: Path
+) -> None:
+    def break_off(progress: Progress) -> None:
+        if progress.done == 5:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "table"
+    with pytest.raises(KeyboardInterrupt):
+        rolled_up(workers, sources, out, break_off)
+    kept = {row["content_hash"] for row in table_rows(out)}
+    assert 4 <= len(kept) <= 5  # two of the five may be copies of each other
+    rest = rolled_up(workers, sources, out)
+    assert rest.ok + rest.bad == GOOD + BAD - len(kept)
+    assert Counter(map(without_name, table_rows(out))) == expected_rows(sources)
+
+
 def test_what_failed_is_tried_again(workers: LocalCluster, traces: Path, tmp_path: Path) -> None:
     path = tmp_path / "late.json.gz"
     shutil.copy(traces / "host-0" / "trace-00.json.gz", path)
