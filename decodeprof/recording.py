@@ -10,8 +10,10 @@ Nothing in it holds values of environment variables, absolute paths or host name
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +21,7 @@ from typing import IO, Any
 import msgspec
 
 from decodeprof.errors import InputError
+from decodeprof.model.ops import OpRecord
 
 SCHEMA_VERSION = 1
 RECORDING_FILE = "recording.json"
@@ -291,6 +294,27 @@ def read_recording(directory: Path) -> Recording:
         return msgspec.json.decode(data, type=Recording)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(f"`{path}` is damaged", why=str(error)) from None
+
+
+def read_operations(directory: Path) -> OpRecord | None:
+    """Read the operations of two decode steps; None: they were not recorded.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = directory / OPS_FILE
+    try:
+        data = gzip.decompress(path.read_bytes())
+        return msgspec.json.decode(data, type=OpRecord)
+    except FileNotFoundError:
+        return None
+    except (OSError, EOFError, zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"`{path}` is damaged", why=str(error)) from None
+
+
+def write_operations(directory: Path, record: OpRecord) -> None:
+    """Write the operations of two decode steps, whole or not at all."""
+    write_whole(directory / OPS_FILE, gzip.compress(msgspec.json.encode(record), mtime=0))
 
 
 class _Versioned(msgspec.Struct):

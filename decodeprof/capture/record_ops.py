@@ -7,10 +7,6 @@ those of any other call.
 
 from __future__ import annotations
 
-import gzip
-
-import msgspec
-
 from decodeprof import mark
 from decodeprof.capture.op_record import OpRecorder, RecordingMode, real_device
 from decodeprof.capture.passes import NO_DEVICE, fewer_tokens, profile_steps
@@ -18,7 +14,7 @@ from decodeprof.capture.session import Session
 from decodeprof.capture.waiting import DeviceOf
 from decodeprof.capture.watch import Boundary, Counter
 from decodeprof.model.ops import OpRecord
-from decodeprof.recording import OPS_FILE, PassReport, write_whole
+from decodeprof.recording import PassReport, write_operations
 
 _FEWEST_BOUNDARIES = 4
 """The prefill, two steps to compare, and one more, at which what the first left behind is seen."""
@@ -68,7 +64,7 @@ def operations_pass(session: Session) -> PassReport:
     if record is None:
         reason = "the two steps to compare were not reached"
         return PassReport(name="operations", status="failed", reason=reason, new_tokens=tokens)
-    write_whole(session.out / OPS_FILE, gzip.compress(msgspec.json.encode(record), mtime=0))
+    write_operations(session.out, record)
     return PassReport(name="operations", status="done", new_tokens=tokens)
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from decodeprof.capture import measure, passes, warmup
 from decodeprof.capture.load import UserCodeFailed
+from decodeprof.capture.record_ops import operations_pass
 from decodeprof.capture.session import Session
 from decodeprof.recording import PassReport
 
@@ -31,6 +32,7 @@ def all_passes(session: Session, *, last: Pass = passes.gpu_trace_pass) -> None:
     _optional(session, "ceilings", passes.ceilings)
     _optional(session, "profile", passes.profile)
     _optional(session, "sync_debug", passes.sync_debug_pass)
+    _optional(session, "operations", operations_pass)
     _optional(session, "gpu_trace", last)
 
 

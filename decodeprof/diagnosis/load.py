@@ -11,6 +11,7 @@ import numpy as np
 from decodeprof.errors import InputError, UsageError
 from decodeprof.ingest.read import is_nsys, read_nsys, read_trace
 from decodeprof.model.calls import LAUNCHING
+from decodeprof.model.ops import OpRecord
 from decodeprof.model.trace import Trace
 from decodeprof.recording import (
     FIRST_CALL_TRACE_FILE,
@@ -18,6 +19,7 @@ from decodeprof.recording import (
     RECORDING_FILE,
     TRACE_FILE,
     Recording,
+    read_operations,
     read_recording,
 )
 
@@ -35,6 +37,8 @@ class Loaded:
     """All processes of the file, where `trace` is one of several."""
     nsys: Trace | None = None
     """The same target's trace as nsys recorded it, where it was asked for."""
+    ops: OpRecord | None = None
+    """The operations of two decode steps, where they were recorded."""
 
     @property
     def whole_file(self) -> Trace:
@@ -89,6 +93,7 @@ def load(path: Path, *, process: int | None = None) -> Loaded:
         name=path.resolve().name,
         first_call=read_trace(first_call) if first_call.is_file() else None,
         nsys=_nsys_of(path),
+        ops=read_operations(path),
     )
 
 

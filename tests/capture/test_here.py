@@ -72,6 +72,7 @@ def test_it_leaves_what_a_child_process_leaves(tmp_path: Path) -> None:
         ("ceilings", "skipped"),
         ("profile", "done"),
         ("sync_debug", "skipped"),
+        ("operations", "skipped"),
         ("gpu_trace", "skipped"),
     ]
     assert found.timing is not None

@@ -47,6 +47,7 @@ def test_a_function_on_the_cpu_is_a_whole_recording(runs: Runs) -> None:
         "ceilings": "skipped",
         "profile": "done",
         "sync_debug": "skipped",
+        "operations": "skipped",
         "gpu_trace": "skipped",
     }
     target = ran.recording.target
@@ -122,7 +123,8 @@ def test_no_temporary_file_is_left(runs: Runs) -> None:
 def test_progress_names_the_passes_in_order(runs: Runs) -> None:
     names = list(dict.fromkeys(each.pass_name for each in runs["function"].result().progress))
     assert names == [
-        "load", "warmup", "timing", "ceilings", "profile", "sync_debug", "gpu_trace",
+        "load", "warmup", "timing", "ceilings", "profile", "sync_debug", "operations",
+        "gpu_trace",
     ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from decodeprof.diagnosis.judging import Case, Found, Outcome
 from decodeprof.diagnosis.load import Loaded
 from decodeprof.diagnosis.pipeline import case_of
 from decodeprof.model.diagnosis import Finding
+from decodeprof.model.ops import OpRecord
 from decodeprof.recording import (
     Ceilings,
     Device,
@@ -56,11 +57,17 @@ def timing(*calls: list[int]) -> Timing:
     return Timing(method="cuda_events", runs=runs)
 
 
-def case(b: TraceBuilder, of: Recording | None = None, *, without: tuple[str, ...] = ()) -> Case:
+def case(
+    b: TraceBuilder,
+    of: Recording | None = None,
+    *,
+    without: tuple[str, ...] = (),
+    ops: OpRecord | None = None,
+) -> Case:
     """The case of a loop; `without` names tables that the capture could not fill."""
     trace = trace_of(b.build())
     trace = replace(trace, captured=trace.captured - set(without))
-    return case_of(gather(Loaded(trace=trace, recording=of, name="synthetic")))
+    return case_of(gather(Loaded(trace=trace, recording=of, name="synthetic", ops=ops)))
 
 
 def judge(code: str, what: Case) -> Outcome:

@@ -111,15 +111,12 @@ def record(name: str, out: Path) -> None:
 
 def _seen(directory: Path) -> dict[str, Any]:
     """Syncs by step and line, of each detector."""
-    import gzip
-
     import msgspec
 
     from decodeprof.analysis.hazards import device_operations, graph_hazards
     from decodeprof.analysis.sites import decode_ordinals
     from decodeprof.diagnosis.pipeline import analyze_path
-    from decodeprof.model.ops import OpRecord
-    from decodeprof.recording import OPS_FILE, read_recording
+    from decodeprof.recording import read_operations, read_recording
 
     recording = read_recording(directory)
     evidence = analyze_path(directory).evidence
@@ -136,9 +133,8 @@ def _seen(directory: Path) -> dict[str, Any]:
             for event in detector.events
         ]
         found[source] = {"steps": detector.steps, "events": rows}
-    if (directory / OPS_FILE).is_file():
-        data = gzip.decompress((directory / OPS_FILE).read_bytes())
-        ops = msgspec.json.decode(data, type=OpRecord)
+    ops = read_operations(directory)
+    if ops is not None:
         found["hazards"] = [msgspec.to_builtins(each) for each in graph_hazards(ops)]
         found["ops_per_step"] = device_operations(ops.second)
     found["passes"] = {each.name: f"{each.status} {each.reason}" for each in recording.passes}
