@@ -11,6 +11,7 @@ import msgspec
 
 from decodeprof.diagnosis.evidence import Evidence
 from decodeprof.diagnosis.pipeline import Analyzed
+from decodeprof.diagnosis.telling import plural
 from decodeprof.errors import DecodeprofError
 from decodeprof.export.tables import Tables, idle_of, tables_of
 from decodeprof.model.diagnosis import Diagnosis
@@ -104,8 +105,8 @@ class Result(Diagnosis, frozen=True, kw_only=True, dict=True):
 
     def __repr__(self) -> str:
         """The verdict, and how much more there is."""
-        found = len(self.findings)
-        return f"<{self.source.name}: {self.verdict.sentence} {found} findings>"
+        found = plural(len(self.findings), "finding")
+        return f"<{self.source.name}: {self.verdict.sentence} {found}>"
 
     def _repr_html_(self) -> str:
         """The HTML report in a frame of its own; without a trace to draw, the report as text."""

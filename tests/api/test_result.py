@@ -41,6 +41,8 @@ def test_a_recording_knows_where_it_lies_and_a_trace_does_not(
 
 def test_its_short_form_is_the_verdict(result: Result) -> None:
     assert repr(result) == f"<plain_0p6b: {result.verdict.sentence} 8 findings>"
+    one = msgspec.structs.replace(result, findings=result.findings[:1])
+    assert repr(one).endswith(" 1 finding>")
 
 
 def test_it_writes_a_timeline_once(result: Result, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -18,9 +19,11 @@ from rich.table import Table
 from decodeprof.cli.pages import page_text
 from decodeprof.diagnosis.pipeline import analyze_path
 from decodeprof.recording import read_recording
+from tests.export.perfetto.many import written
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 RUNS = 5
+EVENTS = 1_000_000
 
 
 def fastest(arguments: list[str], runs: int = RUNS) -> float:
@@ -58,6 +61,11 @@ def main() -> None:
         size = path.stat().st_size if path.is_file() else (path / "trace.json.gz").stat().st_size
         table.add_row(f"analyze {path.name} ({size / 1e6:.1f} MB)", f"{seconds:.2f} s", "< 3 s")
         table.add_row(f"page of {path.name}, once analysed", f"{page_seconds(path):.2f} s", "< 2 s")
+    with tempfile.TemporaryDirectory() as folder:
+        taken = written(EVENTS, Path(folder) / "timeline.pftrace")
+    what = f"timeline of {EVENTS:,} events ({taken.file_bytes / 1e6:.0f} MB)"
+    table.add_row(what, f"{taken.seconds:.1f} s of CPU", "")
+    table.add_row(f"{what}: memory", f"{taken.grown_bytes / 1e6:.0f} MB more", "< 100 MB more")
     for path in recordings:
         for done in read_recording(path).passes:
             if done.name == "profile":
