@@ -175,8 +175,13 @@ def _hazard_section(report: LintReport) -> Section:
         return Section("hazards", title, (Note("unknown", line(report.why_no_hazards)),))
     if not report.hazards:
         return Section("hazards", title, (Note("none", line("none")),))
+    return Section("hazards", title, hazard_blocks(report.hazards))
+
+
+def hazard_blocks(found: list[Hazard]) -> tuple[Block, ...]:
+    """Hazards by kind: what each kind does, where, and what to change."""
     blocks: list[Block] = []
-    for (_, severity), hazards in _by_kind(report.hazards).items():
+    for (_, severity), hazards in _by_kind(found).items():
         word = Span(_SEVERITY_WORDS[severity], _SEVERITY_STYLES[severity])
         blocks += [
             Paragraph((word, Span(f": {hazards[0].why}"))),
@@ -186,7 +191,7 @@ def _hazard_section(report: LintReport) -> Section:
             ),
             Paragraph((Span("change: ", "strong"), Span(hazards[0].change))),
         ]
-    return Section("hazards", title, tuple(blocks))
+    return tuple(blocks)
 
 
 def _by_kind(hazards: list[Hazard]) -> dict[tuple[str, str], list[Hazard]]:

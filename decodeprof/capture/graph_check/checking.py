@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from decodeprof.capture.channel import Channel
 from decodeprof.capture.choose import choose
@@ -17,6 +17,7 @@ from decodeprof.capture.graph_check.capturing import capturing, first_error, sum
 from decodeprof.capture.graph_check.files import RUN_FILE
 from decodeprof.capture.graph_check.stand_in import (
     StandIn,
+    before_class,
     before_forward,
     before_function,
 )
@@ -61,6 +62,7 @@ class Checking:
         self._channel = channel
         self._recorder = OpRecorder(lambda tensor: tensor.device)
         self._run = GraphCheckRun(target=spec.short)
+        self._kind: type[nn.Module] | None = None
 
     def note(self, **fields: Any) -> None:
         """Put results into the run, and write it as it now stands."""
@@ -86,6 +88,9 @@ class Checking:
         say("graph-check", "finding the step")
         stand = self._stand_in(session)
         calls, second = self._counted(session, stand)
+        if not calls and self._kind is not None:
+            stand = before_class(self._kind)
+            calls, second = self._counted(session, stand)
         self.note(step=stand.name, calls=calls)
         if calls < _FEWEST_CALLS:
             raise CannotCheck(
@@ -173,6 +178,7 @@ class Checking:
                 ]
             )
         self.note(found_by="forward")
+        self._kind = type(modules.modules[key])
         return before_forward(modules.modules[key])
 
     def _counted(self, session: Session, stand: StandIn) -> tuple[int, Called]:

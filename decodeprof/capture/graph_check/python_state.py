@@ -148,10 +148,10 @@ class Snapshot:
 _ABSENT = object()
 
 
-def roots_of(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def roots_of(function: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Where the state of a step may hang: its arguments, its object, and what its code names."""
     plain = getattr(function, "__func__", function)
-    roots = {f"argument {index}": each for index, each in enumerate(args)} | dict(kwargs)
+    roots = dict(arguments)
     owner = getattr(function, "__self__", None)
     if owner is not None:
         roots["self"] = owner

@@ -24,13 +24,19 @@ class StandIn:
     def __init__(self, name: str) -> None:
         self.name = name
         self.handler: Handler | None = None
+        self._inside = False
 
     def call(self, step: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The step was called."""
         # What is traced by torch.compile is no call that could be captured by hand.
-        if self.handler is None or torch.compiler.is_compiling():
+        if self.handler is None or self._inside or torch.compiler.is_compiling():
             return step(*args, **kwargs)
-        return self.handler(step, args, kwargs)
+        # What a step calls inside, such as another module of its class, is no step.
+        self._inside = True
+        try:
+            return self.handler(step, args, kwargs)
+        finally:
+            self._inside = False
 
 
 def before_forward(module: nn.Module) -> StandIn:
@@ -43,6 +49,13 @@ def before_forward(module: nn.Module) -> StandIn:
         return stand.call(original, args, kwargs)
 
     object.__setattr__(module, "forward", forward)
+    return stand
+
+
+def before_class(kind: type[nn.Module]) -> StandIn:
+    """Stand before the forward of every module of a class: they are made anew in each call."""
+    stand = StandIn(kind.__name__)
+    kind.forward = _method(stand, kind, "forward")
     return stand
 
 

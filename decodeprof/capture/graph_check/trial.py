@@ -10,6 +10,7 @@ each step is replaced by a replay, and the loop is timed.
 from __future__ import annotations
 
 import copy
+import inspect
 import itertools
 import time
 from collections.abc import Callable
@@ -120,7 +121,7 @@ class Trial:
         self.calls += 1
         if index < self.at - 1:
             return step(*args, **kwargs)
-        named = _named(args, kwargs)
+        named = _named(step, args, kwargs)
         if index == self.at - 1:
             self._storages = _storages(named)
         elif index == self.at:
@@ -148,9 +149,9 @@ class Trial:
                 buffer.copy_(value, non_blocking=True)
 
     def _capture(self, step: Step, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        named = _named(args, kwargs)
+        named = _named(step, args, kwargs)
         self._set_buffers(named)
-        snapshot = Snapshot.take(roots_of(step, args, kwargs))
+        snapshot = Snapshot.take(roots_of(step, named))
         first, again, repeats = self._learn_state(step, args, kwargs, snapshot)
         self.learn(python_changes=first.changes, state_bytes=self._saved.bytes)
         run = self._on_buffers(step, named, len(args))
@@ -181,8 +182,10 @@ class Trial:
 
     def _on_buffers(self, step: Step, named: dict[str, Any], positional: int) -> Callable[[], Any]:
         given = replaced(named, self._buffers)
-        values = [given[f"argument {index}"] for index in range(positional)]
-        rest = {name: value for name, value in given.items() if not name.startswith("argument ")}
+        # In the order in which they were given: the positional ones first.
+        names = list(given)
+        values = [given[name] for name in names[:positional]]
+        rest = {name: given[name] for name in names[positional:]}
         return lambda: step(*values, **rest)
 
     def _learn_state(
@@ -285,10 +288,10 @@ class Trial:
         self.learn(alone_before=sum_up(alone), graph_device=sum_up(device), graph_host=sum_up(host))
 
     def _second_input(self, step: Step, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        named = _named(args, kwargs)
+        named = _named(step, args, kwargs)
         changed = self._changed_inputs(named)
         self.learn(changed_inputs=changed)
-        snapshot = Snapshot.take(roots_of(step, args, kwargs))
+        snapshot = Snapshot.take(roots_of(step, named))
         # What the graph writes to stays what it was at the capture; the step may have moved on.
         captured_state = self._saved.again()
         with WriteWatch(captured_state.tensors.values()) as watch:
@@ -321,8 +324,19 @@ class Trial:
         return found
 
 
-def _named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {f"argument {index}": each for index, each in enumerate(args)} | kwargs
+def _named(step: Step, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by name, the positional ones first."""
+    try:
+        kinds = inspect.Parameter
+        names = [
+            name
+            for name, each in inspect.signature(step).parameters.items()
+            if each.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+        ]
+    except (ValueError, TypeError):
+        names = []
+    names += [f"argument {index}" for index in range(len(names), len(args))]
+    return dict(zip(names, args, strict=False)) | kwargs
 
 
 def _storages(named: dict[str, Any]) -> dict[str, int]:
