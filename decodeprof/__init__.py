@@ -70,8 +70,8 @@ def diagnose(
         The diagnosis, which also gives tables and timelines, and shows itself in a notebook.
 
     Raises:
-        decodeprof.errors.DecodeprofError: the arguments do not fit, the directory cannot be
-            written, or the function failed; its own exception is the cause.
+        decodeprof.errors.DecodeprofError: an option or the arguments do not fit, the directory
+            cannot be written, or the function failed; its own exception is the cause.
     """
     api = import_module("decodeprof.api.diagnose")
     result: Result = api.diagnose(

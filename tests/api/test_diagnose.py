@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 
 import decodeprof
 from decodeprof.api.result import Result
+from decodeprof.errors import UsageError
 from decodeprof.report.as_json import diagnosis_json
 
 
@@ -65,3 +67,30 @@ def test_each_pass_is_a_line_on_stderr_and_runs_are_numbered(
     lines = captured.err.splitlines()
     assert lines[:2] == ["decodeprof: warmup", "decodeprof: timing"]
     assert lines[: len(lines) // 2] == lines[len(lines) // 2 :]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"new_tokens": 0}, "`new_tokens` is a number of tokens from 1, not 0"),
+        ({"new_tokens": "8"}, "`new_tokens` is a number of tokens from 1, not '8'"),
+        ({"new_tokens": True}, "`new_tokens` is a number of tokens from 1, not True"),
+        ({"budget_s": 0}, "`budget_s` is a number of seconds above 0, not 0"),
+        ({"budget_s": -1.0}, "`budget_s` is a number of seconds above 0, not -1.0"),
+        ({"budget_s": float("nan")}, "`budget_s` is a number of seconds above 0, not nan"),
+        ({"budget_s": float("inf")}, "`budget_s` is a number of seconds above 0, not inf"),
+        ({"budget_s": "3"}, "`budget_s` is a number of seconds above 0, not '3'"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused_before_anything_runs(
+    options: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def generate() -> None:
+        raise AssertionError("it ran")
+
+    with pytest.raises(UsageError) as raised:
+        decodeprof.diagnose(generate, **options)
+    assert raised.value.what == said
+    assert list(tmp_path.iterdir()) == []
