@@ -216,6 +216,14 @@ def _of_what(evidence: Evidence, busy_ns: int) -> str:
     cause = max(causes, key=lambda name: causes[name])
     if causes[cause] > MOST_SHARE * idle and cause in _IDLE_WORDS:
         told += f"; {units.share(causes[cause] / idle)} of the rest {_IDLE_WORDS[cause]}"
+    elif cause == "unknown" and "calls" in trace.captured and "ops" not in trace.captured:
+        calling = union(trace.calls.start_ns, trace.calls.end_ns)
+        outside_ns = idle - int(calling.within(gaps.start_ns, gaps.end_ns).sum())
+        if outside_ns > MOST_SHARE * idle:
+            told += (
+                f"; {units.share(outside_ns / idle)} of the rest no CUDA call is under way, and "
+                "what the host does then was not recorded"
+            )
     return told
 
 

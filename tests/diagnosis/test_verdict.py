@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from decodeprof.diagnosis.evidence import gather
 from decodeprof.diagnosis.load import Loaded
-from decodeprof.diagnosis.pipeline import diagnose
+from decodeprof.diagnosis.pipeline import analyze_path, diagnose
 from decodeprof.diagnosis.verdict import Bound, judge, sentence_of
 from decodeprof.model.diagnosis import Verdict
 from decodeprof.model.trace import Trace
 from decodeprof.recording import Run, Timing
 from decodeprof.report.terminal import text
 from decodeprof.report.view import view
+from tests import write_nsys
 from tests.build import TraceBuilder
 from tests.diagnosis.cases import MS, US, case, loop, recording
 
@@ -84,3 +87,20 @@ def test_a_call_whose_steps_were_not_seen_is_told_as_a_whole() -> None:
         "was not seen."
     )
     assert "did the call make any tokens?" in sentence_without_steps(Run(total_ns=MS))
+
+
+def test_a_host_that_is_outside_the_api_is_told_of_where_nothing_else_was_recorded(
+    tmp_path: Path,
+) -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        b.launch("saxpy", 20 * US)
+        b.work(980 * US)
+    path = write_nsys.write(tmp_path / "report.sqlite", write_nsys.as_nsys_sees(b.build()))
+    assert analyze_path(path).diagnosis.verdict.sentence.endswith(
+        "of the rest no CUDA call is under way, and what the host does then was not recorded."
+    )
+    # With operators the same gaps have a cause of their own.
+    with b.op("aten::mul"):
+        b.launch("mul", 20 * US)
+    assert "was not recorded" not in verdict(b).sentence
