@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import typing
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +40,13 @@ def cluster(*, scheduler: str | None, workers: int | None) -> Iterator[Client]:
     Raises:
         DecodeprofError: the scheduler does not answer, has no workers, or they cannot do it.
     """
-    from distributed import Client, LocalCluster
+    from distributed import Client, LocalCluster, WorkerPlugin
+
+    class Undisturbed(WorkerPlugin):
+        """Ctrl-C is for the process that started the workers: it ends them, in good order."""
+
+        def setup(self, worker: object) -> None:  # noqa: ARG002
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     # What becomes of a worker is told in the summary; its tracebacks help nobody.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -55,6 +62,7 @@ def cluster(*, scheduler: str | None, workers: int | None) -> Iterator[Client]:
             ) as local,
             Client(local) as client,
         ):
+            client.register_plugin(Undisturbed(), name="decodeprof-undisturbed")
             yield client
         return
     try:
