@@ -110,7 +110,9 @@ class Rows:
             key = _BETWEEN.join((pids[0], tids[0]))
             return np.full(len(events), self._thread(key), np.int32)
         keys = list(map(_BETWEEN.join, zip(pids, tids, strict=True)))
-        for key in set(keys).difference(known):
+        for key in dict.fromkeys(keys):
+            if key in known:
+                continue
             self._thread(key)
         return np.array([known[key] for key in keys], np.int32)
 
@@ -124,7 +126,9 @@ class Rows:
     def call_columns(self, names: list[str]) -> NDArray[np.int32]:
         """Index of the bare name, and the kind, of each API call: shape (2, n)."""
         known = self._calls
-        for name in set(names).difference(known):
+        for name in dict.fromkeys(names):
+            if name in known:
+                continue
             known[name] = (self.names[bare_name(name)], call_kind(name))
         return np.array([known[name] for name in names], np.int32).reshape(-1, 2).T
 
@@ -132,7 +136,9 @@ class Rows:
         """Blocks in the grid and threads in a block, of each kernel: shape (2, n)."""
         join, known = _BETWEEN.join, self._shapes
         keys = [join((a.grid, a.block)) for a in args]
-        for key in set(keys).difference(known):
+        for key in dict.fromkeys(keys):
+            if key in known:
+                continue
             grid, _, block = key.partition(_BETWEEN)
             known[key] = (_product(grid), _product(block))
         return np.array([known[key] for key in keys], np.int64).reshape(-1, 2).T

@@ -39,7 +39,9 @@ class Details:
     def indices(self, keys: list[bytes]) -> NDArray[np.int32]:
         """The index of each joined argument list."""
         known = self._index
-        for key in set(keys).difference(known):
+        for key in dict.fromkeys(keys):
+            if key in known:
+                continue
             known[key] = self._new(key)
         return np.array([known[key] for key in keys], np.int32)
 
