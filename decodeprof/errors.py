@@ -31,6 +31,11 @@ class DecodeprofError(Exception):
         self.why = why
         self.hint = hint
 
+    def __str__(self) -> str:
+        """All of it, as lines: a notebook or a test runner shows nothing else."""
+        hint = f"hint: {self.hint}" if self.hint else ""
+        return "\n".join(part for part in (self.what, self.why, hint) if part)
+
 
 class UsageError(DecodeprofError):
     """The command was asked wrongly: a bad target, option or path."""

@@ -32,10 +32,6 @@ class TooManyLaunches(AssertionError):
 class CouldNotCount(DecodeprofError):
     """Launches could not be counted, which is not the same as few."""
 
-    def __str__(self) -> str:
-        """All of it: a test runner shows nothing else."""
-        return "\n".join(part for part in (self.what, self.why, self.hint) if part)
-
 
 @dataclass(frozen=True)
 class Launches:
