@@ -21,6 +21,7 @@ from typing import IO, Any
 import msgspec
 
 from decodeprof.errors import InputError
+from decodeprof.model.graph_check import GraphCheck
 from decodeprof.model.ops import OpRecord
 
 SCHEMA_VERSION = 1
@@ -43,6 +44,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, str] = {}
     """Each argument's name and a short text of its value."""
     setup: str | None = None
+    given: list[str] = []
+    """``name=JSON`` and ``name=@attribute`` as they were given, long values as ``name=…``."""
     new_tokens: int | None = None
     """Tokens of one call, for each sequence of the batch; None: could not be counted."""
     new_tokens_from: str = "unknown"
@@ -257,6 +260,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     passes: list[PassReport] = []
     sources: dict[str, dict[int, str]] = {}
     """Source text by file and line, for the lines that a report may quote."""
+    graph_check: GraphCheck | None = None
+    """What came of capturing the step, in a process of its own; None: it was not tried."""
     caveats: list[str] = []
     scenario: str | None = None
 

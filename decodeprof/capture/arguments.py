@@ -32,6 +32,11 @@ class Argument:
     """JSON text, or the attribute's dotted name."""
     is_attribute: bool
 
+    def shown(self) -> str:
+        """As it was given, without a value that is too long for a command to paste."""
+        value = self.text if len(self.text) <= _SHOWN_LENGTH else "…"
+        return f"{self.name}={'@' if self.is_attribute else ''}{value}"
+
 
 def parse_arguments(texts: list[str]) -> list[Argument]:
     """Read `--arg` values.

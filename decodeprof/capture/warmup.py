@@ -96,6 +96,7 @@ def _describe(session: Session, called: Called, counted: Counted) -> None:
         kind=called.returned.kind,
         arguments=session.target.arguments.described(called.values),
         setup=session.job.setup,
+        given=[each.shown() for each in session.target.arguments.given],
         new_tokens=counted.tokens,
         new_tokens_from=counted.source,
         batch=counted.batch,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+
 from decodeprof import units
 from decodeprof.analysis.queue import latencies
 from decodeprof.diagnosis.evidence import Evidence
 from decodeprof.diagnosis.rows import distribution
 from decodeprof.model.diagnosis import About, Distribution, Generation, PassNote
-from decodeprof.recording import Recording, Run
+from decodeprof.recording import Recording, Run, Target
 
 # A profile that makes a step this much longer than it is distorts what the host did in it.
 HIGH_DILATION = 1.5
@@ -34,6 +36,7 @@ def about_of(evidence: Evidence) -> About:
     return About(
         target=recording.target.spec,
         arguments=dict(recording.target.arguments),
+        command=_command(recording.target),
         device=recording.device.name if recording.device else None,
         environment={k: v for k, v in environment.items() if v},
         passes=[
@@ -64,6 +67,19 @@ def about_of(evidence: Evidence) -> About:
         if model
         else {},
     )
+
+
+def _command(target: Target) -> str:
+    """What records a target again."""
+    words = ["decodeprof", "diagnose", target.spec]
+    for each in target.given:
+        words += ["--arg", each]
+    if target.setup is not None:
+        words += ["--setup", target.setup]
+    if target.new_tokens_from == "--new-tokens":
+        words += ["--new-tokens", str(target.new_tokens)]
+    unknown = target.arguments and not target.given and target.setup is None
+    return shlex.join(words) + (" --arg …" if unknown else "")
 
 
 def _filled(struct: object) -> dict[str, float]:

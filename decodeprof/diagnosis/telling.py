@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
 
 from decodeprof import units
@@ -80,12 +79,8 @@ def again(case: Case, *, look: str) -> str:
         case: the case.
         look: what to look at in the new report.
     """
-    target = case.diagnosis.about.target
-    command = (
-        f"`decodeprof diagnose {shlex.quote(target)}`"
-        if target
-        else "profile again, then `decodeprof analyze` the new trace"
-    )
+    told = case.diagnosis.about.command
+    command = f"`{told}`" if told else "profile again, then `decodeprof analyze` the new trace"
     return f"{command}: {look}"
 
 

@@ -11,6 +11,10 @@ from typing import Literal
 
 import msgspec
 
+from decodeprof.model.about import About as About
+from decodeprof.model.about import PassNote as PassNote
+from decodeprof.model.graph_check import GraphCheck
+
 SCHEMA_VERSION = 1
 
 BoundBy = Literal[
@@ -201,6 +205,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     step_ns: Range
     in_profiled_time: bool
     assumes: str
+    measured: bool = False
+    """The change was made and timed, unprofiled; false: replay predicts it."""
 
 
 class WhatIfs(msgspec.Struct, frozen=True, kw_only=True):
@@ -316,29 +322,6 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
 
 
-class PassNote(msgspec.Struct, frozen=True, kw_only=True):
-    """A capture pass, and what it could not do."""
-
-    name: str
-    status: str
-    reason: str
-    seconds: float
-
-
-class About(msgspec.Struct, frozen=True, kw_only=True):
-    """The recording's context, for the report's last section."""
-
-    target: str | None = None
-    arguments: dict[str, str] = {}
-    device: str | None = None
-    environment: dict[str, str] = {}
-    passes: list[PassNote] = []
-    ceilings: dict[str, float] = {}
-    allocator: dict[str, int] = {}
-    compile: dict[str, list[str]] = {}
-    model: dict[str, int | str] = {}
-
-
 class AgreementRow(msgspec.Struct, frozen=True, kw_only=True):
     """One quantity of a steady decode step, as each source saw it."""
 
@@ -387,6 +370,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Source text by file and line, as it stood when recorded."""
     agreement: Agreement | None = None
     """Sources side by side; null: fewer than two saw the run."""
+    graph_check: GraphCheck | None = None
+    """What came of capturing the step; null: it was not tried."""
 
 
 def json_schema() -> bytes:

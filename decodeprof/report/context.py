@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from decodeprof import units
 from decodeprof.model.diagnosis import Diagnosis
 from decodeprof.report.blocks import (
@@ -79,13 +77,22 @@ def measured_section(diagnosis: Diagnosis) -> Section:
         versions = ", ".join(f"{name} {value}" for name, value in about.environment.items())
         facts.append(Fact("software", line(versions)))
     blocks: list[Block] = [Facts(tuple(facts))]
+    # One cause keeps many passes from running, so it is said once.
+    unlike: dict[tuple[str, str], list[str]] = {}
     for note in about.passes:
         if note.status != "done":
-            reason = f": {note.reason}" if note.reason else ""
-            blocks.append(Note("unknown", line(f"{note.name} pass {note.status}{reason}")))
+            unlike.setdefault((note.status, note.reason), []).append(note.name)
+    for (status, reason), names in unlike.items():
+        word = "pass" if len(names) == 1 else "passes"
+        why = f": {reason}" if reason else ""
+        told = f"{', '.join(names)} {word} {_ENDED.get(status, status)}{why}"
+        blocks.append(Note("unknown", line(told)))
     for kind, texts in about.compile.items():
         blocks += [Note("caveat", line(f"compile, {kind}: {text}")) for text in texts]
     return Section("measured", "What was measured", tuple(blocks))
+
+
+_ENDED = {"partial": "done in part"}
 
 
 def _device_facts(diagnosis: Diagnosis) -> list[Fact]:
@@ -128,9 +135,7 @@ def caveats_section(diagnosis: Diagnosis) -> Section | None:
 def next_section(diagnosis: Diagnosis) -> Section:
     """The next command, and why."""
     blocks: list[Block] = []
-    target = diagnosis.about.target or "my_script.py:generate"
-    arguments = " --arg …" if diagnosis.about.arguments else ""
-    command = f"decodeprof diagnose {shlex.quote(target)}{arguments}"
+    command = diagnosis.about.command or "decodeprof diagnose my_script.py:generate"
     if ran_without_gpu(diagnosis):
         text = "on a machine with a GPU, the same command tells what bounds decode:"
     elif diagnosis.source.kind != "recording":

@@ -54,6 +54,7 @@ def test_a_function_on_the_cpu_is_a_whole_recording(runs: Runs) -> None:
     assert (target.spec, target.kind) == ("loop.py:generate", "function")
     assert (target.new_tokens, target.new_tokens_from, target.batch) == (16, "returned list", 1)
     assert target.arguments == {"model": "Tiny", "prompt": "[1,2,3]"}
+    assert target.given == ["model=@model", "prompt=[1,2,3]"]
     assert ran.recording.device is None
     assert ran.caveats == ""
 
@@ -122,10 +123,8 @@ def test_no_temporary_file_is_left(runs: Runs) -> None:
 
 def test_progress_names_the_passes_in_order(runs: Runs) -> None:
     names = list(dict.fromkeys(each.pass_name for each in runs["function"].result().progress))
-    assert names == [
-        "load", "warmup", "timing", "ceilings", "profile", "sync_debug", "operations",
-        "gpu_trace",
-    ]  # fmt: skip
+    # Those that need a GPU have nothing to do here, and are not announced.
+    assert names == ["load", "warmup", "timing", "profile"]
 
 
 def test_a_long_call_is_profiled_for_its_first_steps(runs: Runs) -> None:

@@ -302,3 +302,9 @@ def test_a_generator_is_closed_after_as_many_items_as_were_asked_for(most: int |
         assert caller.call(lambda: iter(range(5)), keep_items=True).items == wanted
     assert ended[0] == "closed"
     caller.close()
+
+
+def test_an_argument_is_shown_as_it_was_given_unless_it_is_long() -> None:
+    texts = ["model=@engine.model", "n=4", f'prompt="{"x" * 99}"']
+    shown = [each.shown() for each in parse_arguments(texts)]
+    assert shown == ["model=@engine.model", "n=4", "prompt=…"]

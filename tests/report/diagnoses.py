@@ -212,6 +212,7 @@ def full(**changes: object) -> d.Diagnosis:
             ],
             caveats=["the profiled step is 1.26 × the unprofiled one"],
             about=d.About(
+                command="decodeprof diagnose my_script.py:generate --arg n=64",
                 target="my_script.py:generate",
                 arguments={"max_new_tokens": "64"},
                 device="NVIDIA H200",

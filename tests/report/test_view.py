@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 import decodeprof.report
+from decodeprof.model import diagnosis as d
 from decodeprof.model.diagnosis import Diagnosis, Idle, Range, Skipped, Source, WhatIf, WhatIfs
 from decodeprof.report.as_json import diagnosis_json
 from decodeprof.report.blocks import Bar, Block, Column, Facts, Note, Row, Table, View, line
@@ -235,3 +236,19 @@ def test_a_call_that_only_a_detector_saw_says_what_its_number_is() -> None:
     legend = notes(view(full(syncs=[seen])), "syncs")[-1][1]
     assert "its number is the detector's" in legend
     assert "detector's" not in notes(view(full(syncs=[sync_site()])), "syncs")[-1][1]
+
+
+def test_passes_that_one_cause_keeps_from_running_are_said_once() -> None:
+    notes_of = [
+        d.PassNote(name=name, status=status, reason=reason, seconds=0)
+        for name, status, reason in (
+            ("ceilings", "skipped", "the target ran on the CPU alone"),
+            ("timing", "partial", "the target raised"),
+            ("gpu_trace", "skipped", "the target ran on the CPU alone"),
+        )
+    ]
+    shown = view(full(about=msgspec.structs.replace(full().about, passes=notes_of)))
+    assert [text for _, text in notes(shown, "measured")][:2] == [
+        "ceilings, gpu_trace passes skipped: the target ran on the CPU alone",
+        "timing pass done in part: the target raised",
+    ]

@@ -49,7 +49,7 @@ def judge(case: Case) -> Outcome:
         )
     if prefill.graph_launches:
         return Clear()
-    first = prefill.unprofiled_ns.median if prefill.unprofiled_ns else prefill.profiled_ns
+    first = _first_token_ns(case) or prefill.profiled_ns
     if not first or prefill.busy_ns > MOST_BUSY_SHARE * first:
         return Clear()
     if prefill.idle_ns is not None:
@@ -84,6 +84,20 @@ def judge(case: Case) -> Outcome:
         ],
     )
     return Found((found,))
+
+
+def _first_token_ns(case: Case) -> int | None:
+    """Unprofiled, to the first token; to the second step where no sign of a token came before."""
+    generation, prefill = case.diagnosis.generation, case.diagnosis.prefill
+    known = [
+        told.median
+        for told in (
+            generation.ttft_ns if generation else None,
+            prefill.unprofiled_ns if prefill else None,
+        )
+        if told is not None
+    ]
+    return min(known, default=None)
 
 
 def _evidence(case: Case, first_ns: int) -> list[Evidence]:

@@ -40,6 +40,21 @@ def test_the_unprofiled_first_token_is_what_counts() -> None:
     assert judge(CODE, case(loop(decode, prefill=small), of)) == Clear()
 
 
+def test_what_the_loop_does_after_its_first_token_does_not_hold_the_prefill_up() -> None:
+    runs = [
+        Run(
+            total_ns=90_000 * US,
+            steps=8,
+            ttft_ns=50_000 * US,
+            first_token_ns=100 * US,
+            first_token_by="forward",
+            step_ns=[400 * US] * 8,
+        )
+    ]
+    of = recording(timing=Timing(method="cuda_events", runs=runs))
+    assert judge(CODE, case(loop(decode, prefill=small), of)) == Clear()
+
+
 def test_a_prefill_of_large_kernels_or_of_one_graph_is_clear() -> None:
     what = case(loop(decode, prefill=lambda b: busy(b, ns=500 * US)), recording())
     assert judge(CODE, what) == Clear()
