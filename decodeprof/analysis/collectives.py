@@ -96,25 +96,57 @@ def _with(some: Intervals, starts: I64, ends: I64) -> Intervals:
     return union(np.r_[some.starts, starts], np.r_[some.ends, ends])
 
 
-def moving_times(ranks: Sequence[RankActivity]) -> I64 | str:
-    """For each collective the time in which it moves data: its shortest run over all ranks.
+def moving_times(ranks: Sequence[RankActivity], stretches: Sequence[I64]) -> list[I64] | str:
+    """For each rank's collectives the time in which each moves data: its shortest run on any rank.
+
+    Collectives are paired in order. Where the recordings of two ranks did not begin or end
+    together, those inside the stretches are paired alone; the others are not called waiting.
+
+    Args:
+        ranks: what each ran.
+        stretches: of each rank, shape (n, 2): starts and ends in ns, in order and disjoint.
 
     Returns:
-        Times in ns, in the order of the collectives, none where no rank ran any; or why they
-        cannot be told.
+        Times in ns, aligned with each rank's collectives; or why they cannot be told.
     """
     if len(ranks) < 2:
         return "there is one rank alone"
-    counts = {len(rank.names) for rank in ranks}
+    if any(_PAIRED_SENDS in name.lower() for rank in ranks for name in rank.names):
+        return "sends and receives join two ranks each, and the traces do not say which"
+    everything = [np.arange(len(rank.names)) for rank in ranks]
+    why = _why_unpaired(ranks, everything)
+    if why is None:
+        return _shortest(ranks, everything)
+    inside = [_inside(rank, rows) for rank, rows in zip(ranks, stretches, strict=True)]
+    if len({len(rows) for rows in stretches}) > 1 or _why_unpaired(ranks, inside) is not None:
+        return why
+    return _shortest(ranks, inside)
+
+
+def _inside(rank: RankActivity, stretches: I64) -> I64:
+    """Indices of the collectives that start in any of the stretches."""
+    at = np.searchsorted(stretches[:, 0], rank.start_ns, side="right") - 1
+    inside = (at >= 0) & (rank.start_ns < stretches[at, 1])
+    return np.flatnonzero(inside).astype(np.int64)
+
+
+def _why_unpaired(ranks: Sequence[RankActivity], rows: Sequence[I64]) -> str | None:
+    counts = {len(some) for some in rows}
     if len(counts) > 1:
         return (
             f"the ranks ran from {min(counts):,} to {max(counts):,} collectives, so that one "
             "rank's cannot be paired with another's"
         )
-    if any(_PAIRED_SENDS in name.lower() for name in ranks[0].names):
-        return "sends and receives join two ranks each, and the traces do not say which"
-    if len({rank.names for rank in ranks}) > 1:
-        return "the ranks ran different collectives, or in a different order"
-    runs = np.stack([rank.end_ns - rank.start_ns for rank in ranks])
-    shortest: I64 = runs.min(axis=0)
-    return shortest
+    names = {
+        tuple(rank.names[row] for row in some.tolist())
+        for rank, some in zip(ranks, rows, strict=True)
+    }
+    return None if len(names) == 1 else "the ranks ran different collectives, or in another order"
+
+
+def _shortest(ranks: Sequence[RankActivity], rows: Sequence[I64]) -> list[I64]:
+    runs = [rank.end_ns - rank.start_ns for rank in ranks]
+    shortest = np.stack([run[some] for run, some in zip(runs, rows, strict=True)]).min(axis=0)
+    for run, some in zip(runs, rows, strict=True):
+        run[some] = shortest
+    return runs

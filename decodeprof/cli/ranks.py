@@ -9,6 +9,7 @@ from pathlib import Path
 from decodeprof.cli.options import Output, say
 from decodeprof.errors import EXIT_COULD_NOT, UsageError
 from decodeprof.recording import RECORDING_FILE
+from decodeprof.report.names import cleaned
 
 _TRACES = (".json", ".json.gz", ".sqlite", ".nsys-rep")
 
@@ -57,7 +58,7 @@ def report_on(traces: Sequence[Path], output: Output) -> int:
     """
     from decodeprof.diagnosis.ranks import analyze_ranks
 
-    report = analyze_ranks(traces, told=lambda path: say(f"reading {path}"))
+    report = analyze_ranks(traces, told=lambda path: say(f"reading {cleaned(str(path))}"))
     if output.as_json:
         import msgspec
 
@@ -72,5 +73,5 @@ def report_on(traces: Sequence[Path], output: Output) -> int:
         show_view(ranks_view(report), output)
         say("one rank, with its page: decodeprof analyze FILE")
     for failed in report.failed:
-        say(f"not analysed: {failed.name}: {failed.what}")
+        say(cleaned(f"not analysed: {failed.name}: {failed.what}"))
     return EXIT_COULD_NOT if report.failed else 0

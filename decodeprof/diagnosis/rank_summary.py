@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from decodeprof import units
-from decodeprof.model.ranks import Difference, Failed, Rank, RankReport, Spread
+from decodeprof.model.ranks import FailedRank, Rank, RankDifference, RankReport, RankSpread
 
 # Host times repeat to a few percent at best: ranks closer than this are alike.
 EVEN_SHARE = 0.05
@@ -20,7 +20,7 @@ def summed_up(
     *,
     world_size: int | None,
     waiting_unknown: str | None,
-    failed: list[Failed],
+    failed: list[FailedRank],
     caveats: list[str],
 ) -> RankReport:
     """One report of some ranks.
@@ -62,11 +62,11 @@ def own_times(ranks: Sequence[Rank]) -> list[int]:
     return [rank.stretch_ns - (rank.waiting_ns or 0) for rank in ranks]
 
 
-def spread_of(ranks: Sequence[Rank], values: Sequence[int]) -> Spread:
+def spread_of(ranks: Sequence[Rank], values: Sequence[int]) -> RankSpread:
     """The smallest and the largest of some values, one for each rank; the first rank of equals."""
     low = min(range(len(values)), key=lambda i: values[i])
     high = max(range(len(values)), key=lambda i: values[i])
-    return Spread(
+    return RankSpread(
         low=values[low],
         high=values[high],
         low_rank=ranks[low].rank,
@@ -75,7 +75,7 @@ def spread_of(ranks: Sequence[Rank], values: Sequence[int]) -> Spread:
     )
 
 
-def differences(ranks: Sequence[Rank]) -> list[Difference]:
+def differences(ranks: Sequence[Rank]) -> list[RankDifference]:
     """Counts in which some ranks differ from most."""
     found = []
     for quantity in _QUANTITIES:
@@ -84,10 +84,10 @@ def differences(ranks: Sequence[Rank]) -> list[Difference]:
             continue
         usual, holders = Counter(values.values()).most_common(1)[0]
         if 2 * holders <= len(ranks):
-            found.append(Difference(quantity=quantity, usual=None, odd=values))
+            found.append(RankDifference(quantity=quantity, usual=None, odd=values))
             continue
         odd = {rank: value for rank, value in values.items() if value != usual}
-        found.append(Difference(quantity=quantity, usual=usual, odd=odd))
+        found.append(RankDifference(quantity=quantity, usual=usual, odd=odd))
     return found
 
 
@@ -129,7 +129,7 @@ def _sentence(ranks: Sequence[Rank], *, waiting_unknown: str | None, alike: bool
     )
 
 
-def _by_stretch(ranks: Sequence[Rank], stretch: Spread, *, took: str) -> str:
+def _by_stretch(ranks: Sequence[Rank], stretch: RankSpread, *, took: str) -> str:
     inside = spread_of(ranks, [rank.collective_ns for rank in ranks])
     untold = (
         f"; {_between(inside)} of it goes by inside collectives alone, and how much of that is "
@@ -142,7 +142,7 @@ def _by_stretch(ranks: Sequence[Rank], stretch: Spread, *, took: str) -> str:
     return f"Rank {stretch.high_rank} is the slowest: {took}{untold}."
 
 
-def _between(spread: Spread) -> str:
+def _between(spread: RankSpread) -> str:
     low, high = units.time(spread.low), units.time(spread.high)
     return low if low == high else f"{low} to {high}"
 

@@ -23,7 +23,7 @@ from decodeprof.diagnosis.rank_names import Numbered, ranks_of
 from decodeprof.diagnosis.rank_summary import summed_up
 from decodeprof.errors import DecodeprofError, InputError, UsageError
 from decodeprof.model.diagnosis import Diagnosis, StepFigures
-from decodeprof.model.ranks import Failed, Rank, RankReport
+from decodeprof.model.ranks import FailedRank, Rank, RankReport
 from decodeprof.model.trace import I64, Member
 
 Stretch = Literal["decode step", "prefill", "window"]
@@ -59,7 +59,7 @@ def analyze_ranks(
         UsageError: none of them is there.
     """
     read: list[_Read] = []
-    failed: list[Failed] = []
+    failed: list[FailedRank] = []
     missing = 0
     for path in paths:
         if told is not None:
@@ -68,7 +68,9 @@ def analyze_ranks(
             read.append(_read(path))
         except DecodeprofError as error:
             missing += isinstance(error, UsageError)
-            failed.append(Failed(name=str(path), what=error.what, why=error.why, hint=error.hint))
+            failed.append(
+                FailedRank(name=str(path), what=error.what, why=error.why, hint=error.hint)
+            )
     if not read:
         kind = UsageError if missing == len(failed) else InputError
         raise kind(
@@ -78,11 +80,11 @@ def analyze_ranks(
         )
     members = [one.member for one in read]
     numbered = ranks_of([one.name for one in read], members)
-    moving = _moving([one.activity for one in read], members)
+    moving = _moving(read)
     ranks = sorted(
         (
-            _rank(one, rank, numbered, None if isinstance(moving, str) else moving)
-            for one, rank in zip(read, numbered.ranks, strict=True)
+            _rank(one, rank, numbered, None if isinstance(moving, str) else moving[at])
+            for at, (one, rank) in enumerate(zip(read, numbered.ranks, strict=True))
         ),
         key=lambda rank: rank.rank,
     )
@@ -139,8 +141,9 @@ def _figures(evidence: Evidence) -> tuple[Stretch, PhaseFigures | None]:
     return "window", None
 
 
-def _moving(activities: Sequence[RankActivity], members: Sequence[Member | None]) -> I64 | str:
-    """When each collective moved data; or why that cannot be told."""
+def _moving(read: Sequence[_Read]) -> list[I64] | str:
+    """How long each collective of each rank moved data; or why that cannot be told."""
+    members = [one.member for one in read]
     world = {member.rank for member in members if member is not None}
     for member in members:
         for group in member.groups if member is not None else ():
@@ -149,7 +152,7 @@ def _moving(activities: Sequence[RankActivity], members: Sequence[Member | None]
                     f"the ranks are in several process groups (one is of {len(group)}), and the "
                     "traces do not say which one a collective is of"
                 )
-    return moving_times(activities)
+    return moving_times([one.activity for one in read], [one.rows for one in read])
 
 
 def _rank(read: _Read, rank: int, numbered: Numbered, moving: I64 | None) -> Rank:

@@ -45,7 +45,7 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     """The rank's own."""
 
 
-class Spread(msgspec.Struct, frozen=True, kw_only=True):
+class RankSpread(msgspec.Struct, frozen=True, kw_only=True):
     """One figure over the ranks."""
 
     low: int
@@ -56,7 +56,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """(high - low) / high."""
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class RankDifference(msgspec.Struct, frozen=True, kw_only=True):
     """A count per stretch in which ranks differ, though they run the same program."""
 
     quantity: str
@@ -66,7 +66,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """By rank: those that have something else; all ranks, where most have nothing in common."""
 
 
-class Failed(msgspec.Struct, frozen=True, kw_only=True):
+class FailedRank(msgspec.Struct, frozen=True, kw_only=True):
     """A file that could not be analysed; the others were."""
 
     name: str
@@ -88,20 +88,20 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     """The rank that holds the others up; null: none stands out, or stretches differ in kind."""
     slowest_by: Literal["own time", "stretch"] | None
     """What it was told by: the stretch less waiting inside collectives, or the whole of it."""
-    stretch_ns: Spread | None
+    stretch_ns: RankSpread | None
     """Null: the ranks' figures are of stretches of different kinds."""
-    own_ns: Spread | None
+    own_ns: RankSpread | None
     """The stretch less waiting inside collectives."""
-    busy_ns: Spread | None
+    busy_ns: RankSpread | None
     waiting_unknown: str | None
     """Why the waiting inside collectives is not known."""
-    differences: list[Difference]
+    differences: list[RankDifference]
     ranks: list[Rank]
-    failed: list[Failed]
+    failed: list[FailedRank]
     caveats: list[str]
 
 
-_PARTS = (Rank, Spread, Difference, Failed)
+_PARTS = (Rank, RankSpread, RankDifference, FailedRank)
 
 
 def json_schema() -> bytes:

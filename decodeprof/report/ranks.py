@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decodeprof import units
-from decodeprof.model.ranks import Difference, Rank, RankReport, Spread
+from decodeprof.model.ranks import Rank, RankDifference, RankReport, RankSpread
 from decodeprof.report.blocks import (
     Column,
     Fact,
@@ -121,7 +121,7 @@ def _spreads(report: RankReport) -> Section | None:
     return Section("spread", "Spread over the ranks", (Facts(facts),))
 
 
-def _spread(spread: Spread) -> str:
+def _spread(spread: RankSpread) -> str:
     low, high = units.time(spread.low), units.time(spread.high)
     if spread.low == spread.high:
         return f"{low} on every rank"
@@ -140,7 +140,7 @@ def _differences(report: RankReport) -> Section | None:
     )
 
 
-def _difference(difference: Difference) -> Line:
+def _difference(difference: RankDifference) -> Line:
     odd = ", ".join(
         f"{units.count(value)} on rank {rank}" for rank, value in difference.odd.items()
     )
