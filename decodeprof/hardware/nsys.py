@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Sequence
@@ -21,6 +22,9 @@ PLACES = (
 """Where NVIDIA's installers and Debian put it, and the copy that comes with Nsight Compute."""
 _IMPORTER_PLACES = (f"/usr/lib/nsight-systems/host-linux-*/{IMPORTER}",)
 """Debian keeps it apart from nsys, which then does not find it by itself."""
+
+_STREAM = re.compile(rb"Nsight Systems Stream (\d+(?:\.\d+)+)")
+_STREAM_BYTES = 256
 
 
 @dataclass(frozen=True)
@@ -88,11 +92,24 @@ def import_elsewhere(collected: Path) -> str:
     """What to do with a collected file on a machine that has an importer, as text."""
     report = Path(collected.name).with_suffix(".nsys-rep")
     steps = (import_command(IMPORTER, Path(collected.name)), export_command(NAME, report))
+    version = stream_version(collected)
+    # Reports may be older than the nsys that exports them; the importer reads its own alone.
+    which = f"of version {version} and no other" if version else "of the same version exactly"
     return (
-        "copy it to a machine with all of Nsight Systems, of the same version or a later one, and "
-        f"there: `{shown(steps[0])}` (in the host-linux-x64 folder of Nsight Systems), then "
+        f"copy it to a machine with all of Nsight Systems, {which}, and there: "
+        f"`{shown(steps[0])}` (in the host-linux-x64 folder of Nsight Systems), then "
         f"`{shown(steps[1])}`\nthen: `decodeprof analyze {shlex.quote(report.stem + '.sqlite')}`"
     )
+
+
+def stream_version(collected: Path) -> str | None:
+    """The version that wrote a collected file, which its first line says; None: it does not."""
+    try:
+        with collected.open("rb") as file:
+            found = _STREAM.search(file.read(_STREAM_BYTES))
+    except OSError:
+        return None
+    return found[1].decode() if found else None
 
 
 def shown(command: Sequence[str]) -> str:

@@ -36,6 +36,12 @@ def exported(report: Path) -> Iterator[Path]:
     """
     if not report.is_file():
         raise InputError(f"there is no file `{report}`")
+    if not report.stat().st_size:
+        raise InputError(
+            f"`{report.name}` is empty",
+            why="nsys had not written its report, or no room to write it",
+            hint="record again, and let nsys end by itself",
+        )
     copies = nsys.installed()
     with tempfile.TemporaryDirectory(prefix="decodeprof-nsys-") as folder:
         source = report
@@ -65,10 +71,20 @@ def _import(collected: Path, report: Path, copies: list[nsys.Installed]) -> None
             "nsys",
             hint=nsys.import_elsewhere(collected),
         )
-    _run(nsys.import_command(str(importer), collected, output=report), collected, made=report)
+    _run(
+        nsys.import_command(str(importer), collected, output=report),
+        collected,
+        made=report,
+        hint=nsys.import_elsewhere(collected),
+    )
 
 
-def _run(command: list[str], report: Path, *, made: Path) -> None:
+_OF_ANOTHER_VERSION = (
+    "a report can be read by an nsys of the version that recorded it, or a later one"
+)
+
+
+def _run(command: list[str], report: Path, *, made: Path, hint: str = _OF_ANOTHER_VERSION) -> None:
     """Run one of NVIDIA's programs; its exit code alone proves nothing, the file does."""
     program = Path(command[0]).name
     try:
@@ -93,5 +109,5 @@ def _run(command: list[str], report: Path, *, made: Path) -> None:
     raise InputError(
         f"`{report.name}` could not be exported",
         why=why,
-        hint="a report can be read by an nsys of the version that recorded it, or a later one",
+        hint=hint,
     )

@@ -24,6 +24,10 @@ def is_nsys(path: Path) -> bool:
     """Whether a file is one of Nsight Systems: a report by its name, an export by its content."""
     if path.suffix in nsys_convert.REPORTS or path.suffix in _DATABASES:
         return path.is_file()
+    return _is_database(path)
+
+
+def _is_database(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             return file.read(len(SQLITE)) == SQLITE
@@ -37,7 +41,7 @@ def read_nsys(path: Path) -> Export:
     Raises:
         InputError: it cannot be read, or cannot be exported here.
     """
-    if path.suffix not in nsys_convert.REPORTS:
+    if path.suffix not in nsys_convert.REPORTS or _is_database(path):
         return read_export(path)
     with nsys_convert.exported(path) as database:
         export = read_export(database)

@@ -112,6 +112,29 @@ def test_without_an_importer_both_commands_are_given(tmp_path: Path, bin_folder:
     assert "nsys export --type sqlite" in caught.value.hint
 
 
+def test_the_importer_must_be_of_the_collected_files_version(
+    tmp_path: Path, bin_folder: Path
+) -> None:
+    program(bin_folder, "nsys", EXPORTS, export="nothing")
+    said = "Qdstrm version 2025.3.1.90-1 is not supported."
+    program(bin_folder, "QdstrmImporter", f"#!/bin/sh\necho '{said}'\nexit 2\n")
+    path = report(tmp_path, ".qdstrm")
+    path.write_bytes(b"U3w[END]NVIDIA Nsight Systems Stream 2025.3.1.90-253135822126v0!\n")
+    with pytest.raises(InputError) as caught:
+        read_trace(path)
+    assert said in caught.value.why
+    assert "all of Nsight Systems, of version 2025.3.1.90 and no other" in caught.value.hint
+
+
+def test_an_empty_report_is_called_so(tmp_path: Path, bin_folder: Path) -> None:
+    del bin_folder
+    path = tmp_path / "run.nsys-rep"
+    path.touch()
+    with pytest.raises(InputError) as caught:
+        read_trace(path)
+    assert caught.value.what == "`run.nsys-rep` is empty"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -27,6 +27,11 @@ class Part:
         return Part({k: v[rows] for k, v in self.columns.items()}, self.pid[rows])
 
 
+LATEST_NS = 2**62
+"""146 years after the session began: a time beyond that is damage, and differences would overflow.
+"""
+
+
 @dataclass
 class Reader:
     """An open export, and what was learned of it while reading."""
@@ -45,6 +50,20 @@ class Reader:
     def strings(self, ids: I64) -> dict[int, str]:
         """Texts of StringIds."""
         return self.database.strings(np.unique(ids).tolist())
+
+    def timed(self, part: Part | None, what: str) -> Part | None:
+        """The rows whose times mean something; of the others it is said how many there were."""
+        if part is None:
+            return None
+        start, end = part.columns["start_ns"], part.columns["end_ns"]
+        # CUPTI writes 0 for both where it could not collect them; NULL was read as -1.
+        absent = ((start == 0) & (end == 0)) | (start == NONE) | (end == NONE)
+        whole = ~absent & (end >= start) & (np.abs(start) < LATEST_NS) & (end < LATEST_NS)
+        lost = int((~whole).sum())
+        if not lost:
+            return part
+        self.caveats.append(f"{lost:,} {what} with missing or impossible times were left out")
+        return part.take(np.flatnonzero(whole).astype(np.int64))
 
     def thread(self, global_tid: I64) -> I64:
         """Interned threads, ``pid/tid``, of packed thread ids."""

@@ -35,6 +35,8 @@ from decodeprof.errors import InputError
 from decodeprof.model.trace import I64
 
 MAGIC = b"SQLite format 3\x00"
+REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
+"""How reports of 2022 and of 2024 begin."""
 _HEADER_BYTES = 100
 _LARGEST_PAGE = 65_536
 """Stored as 1: it does not fit the header's 16 bits."""
@@ -68,10 +70,11 @@ class Database:
             self._connection = sqlite3.connect(uri, uri=True, timeout=0)
         except sqlite3.Error as error:
             raise InputError(f"cannot read `{path}`", why=str(error)) from None
+        # Names come from any program, in any encoding: one that is no UTF-8 damages nothing else.
+        self._connection.text_factory = lambda data: data.decode(errors="replace")
         with self._told():
-            rows = self._connection.execute(
-                "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
-            )
+            # A view is a program of somebody else's, which need not end; nsys writes none.
+            rows = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             self.tables = frozenset(str(name) for (name,) in rows)
 
     def __enter__(self) -> Database:
@@ -234,6 +237,13 @@ def _check_file(path: Path) -> bool:
         raise InputError(f"there is no file `{path}`") from None
     except OSError as error:
         raise InputError(f"cannot read `{path}`", why=str(error.strerror)) from None
+    if header.startswith(REPORT_MAGIC):
+        raise InputError(
+            f"`{path.name}` is a report of Nsight Systems, not its export",
+            why="only the export is an SQLite database",
+            hint=f"`nsys export --type sqlite {path.name}` makes one; named .nsys-rep, the report "
+            "itself can be given to `decodeprof analyze`",
+        )
     if not header.startswith(MAGIC):
         raise InputError(
             f"`{path.name}` is no SQLite database",

@@ -125,12 +125,12 @@ def read_export(path: Path) -> Export:
 def _read(reader: Reader, name: str) -> Export:
     kinds = (device.kernels, device.copies, device.sets, device.whole_graphs)
     parts = [part for read in kinds if (part := read(reader)) is not None]
-    calls = host.calls(reader)
-    annotations = host.ranges(reader)
+    calls = reader.timed(host.calls(reader), "API calls")
+    annotations = reader.timed(host.ranges(reader), "NVTX ranges")
     ops = host.operators(reader, annotations)
-    syncs = waits.syncs(reader, calls)
+    syncs = reader.timed(waits.syncs(reader, calls), "wait records")
     pauses = host.pauses(reader)
-    activities = _joined(parts)
+    activities = reader.timed(_joined(parts), "device activities")
     read = [part for part in (activities, calls, annotations, syncs) if part is not None]
     origin = min((int(p.columns["start_ns"].min()) for p in read if len(p)), default=0)
     device_table, device_pid = _table(DeviceTable, activities, origin)

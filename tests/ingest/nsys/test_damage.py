@@ -37,6 +37,16 @@ def test_what_is_no_database(tmp_path: Path, data: bytes) -> None:
     assert refused(path).what == "`report.sqlite` is no SQLite database"
 
 
+def test_a_report_is_told_from_its_export(tmp_path: Path, export: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    path.write_bytes(b"NVIDIA Tegra Profiler Report 2024@2@3@38" + bytes(1000))
+    error = refused(path)
+    assert error.what == "`run.sqlite` is a report of Nsight Systems, not its export"
+    assert "nsys export --type sqlite run.sqlite" in error.hint
+    # An export under a report's name needs no nsys.
+    assert len(read_trace(export.rename(tmp_path / "run.nsys-rep")).device)
+
+
 def test_a_database_of_something_else(tmp_path: Path) -> None:
     path = tmp_path / "mail.sqlite"
     with closing(sqlite3.connect(path)) as database:
@@ -115,3 +125,42 @@ def test_a_name_with_marks_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "a?mode=rw #100%.sqlite"
     write_nsys.write(path, as_nsys_sees(decode_loop().build()))
     assert len(read_trace(path).device)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        '"end" = NULL',
+        "start = NULL",
+        '"end" = start - 1',
+        'start = 0, "end" = 0',
+        'start = 9223372036854775000, "end" = 9223372036854775807',
+        'start = start - 9223372036854775000, "end" = "end" - 9223372036854775000',
+    ],
+)
+def test_times_that_cannot_be_are_left_out_and_counted(export: Path, times: str) -> None:
+    before = read_trace(export)
+    change(export, f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET {times} WHERE rowid IN (3, 5)")
+    found = read_trace(export)
+    assert len(found.device) == len(before.device) - 2
+    assert found.span_ns() == before.span_ns()
+    assert "2 device activities with missing or impossible times were left out" in found.caveats
+
+
+def test_a_name_that_is_no_utf8_is_read_as_far_as_it_can_be(export: Path) -> None:
+    change(export, "UPDATE StringIds SET value = CAST(x'6bff72' AS TEXT)")
+    found = read_trace(export)
+    assert "k\ufffdr" in found.names
+
+
+def test_a_view_is_no_table(export: Path) -> None:
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+    change(export, "DROP TABLE CUPTI_ACTIVITY_KIND_MEMCPY")
+    change(export, f"CREATE VIEW CUPTI_ACTIVITY_KIND_MEMCPY AS {endless} SELECT i FROM n")
+    assert len(read_trace(export).device)
+
+
+def change(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(statement)
+        database.commit()
