@@ -15,6 +15,7 @@ import decodeprof
 from decodeprof.api.result import Result
 from decodeprof.errors import UsageError
 from decodeprof.report.as_json import diagnosis_json
+from tests.readme import README
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +95,21 @@ def test_options_that_mean_nothing_are_refused_before_anything_runs(
         decodeprof.diagnose(generate, **options)
     assert raised.value.what == said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_readmes_notebook_cell_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    readme = README.read_text()
+    script = re.search(r"<!-- file: my_script.py -->\n```python\n(.*?)```", readme, re.S)
+    cell = re.search(r"```python\n(decodeprof\.diagnose\(.*?)```", readme, re.S)
+    assert script
+    assert cell
+    names: dict[str, Any] = {"decodeprof": decodeprof}
+    exec(script[1], names)
+    result = eval(cell[1], names)
+    assert isinstance(result, Result)
+    assert result.recording == Path("decodeprof-runs/generate-001")
+    assert result._repr_html_().startswith("<iframe")
+    assert "decodeprof: timing" in capsys.readouterr().err
