@@ -22,7 +22,7 @@ TABLE = "stages_table/stages_0p6b.json"
 PLAIN = "plain_0p6b"
 _COMMAND = (sys.executable, "-m", "decodeprof.reference.stage_runs")
 _SAME = (
-    "same tokens: leading tokens that equal the plain loop's; in bf16 with random weights two "
+    "same: leading tokens that equal the plain loop's; in bf16 with random weights two "
     "tokens are at times nearly as likely, and a sum in another order may turn to the other one."
 )
 _MBU = "MBU: weight bytes ÷ step time ÷ the read bandwidth measured in the same run."
@@ -76,7 +76,7 @@ def recorded_stages(fixtures: Path) -> StageTable:
     device = recording.device.name if recording.device is not None else "an unknown device"
     notes = (
         _MBU,
-        "syncs and same tokens: from one run of all stages in one process, since a recording holds "
+        "syncs and same: from one run of all stages in one process, since a recording holds "
         "fewer steps than the 16 between two stop checks; the other figures and the findings: from "
         'each stage\'s own recording. "-": that run has no such row.',
         _SAME,

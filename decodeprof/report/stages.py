@@ -75,7 +75,7 @@ _COLUMNS = (
     Column("graphs", "right"),
     Column("syncs", "right"),
     Column("MBU", "right"),
-    Column("same tokens", "right"),
+    Column("same", "right"),
 )
 
 

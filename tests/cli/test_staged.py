@@ -18,7 +18,8 @@ from decodeprof.cli.errors import run
 from decodeprof.errors import DecodeprofError
 from decodeprof.recording import read_recording
 from decodeprof.reference.lessons import LESSONS
-from decodeprof.report.stages import StageTable
+from decodeprof.report.stages import StageTable, stages_view
+from decodeprof.report.terminal import text
 from tests.golden import check_golden
 from tests.worked_example import recorded_stages
 
@@ -36,6 +37,16 @@ def test_the_recorded_stages_are_the_committed_report(capsys: Capture) -> None:
     captured = capsys.readouterr()
     check_golden(REPORT, captured.out.encode())
     assert captured.err == ""
+
+
+@needs_recordings
+def test_no_stage_is_cut_at_80_columns() -> None:
+    for told in text(stages_view(recorded_stages()), width=80).splitlines():
+        assert len(told) <= 80
+        assert not told.endswith("…")
+    shown = text(stages_view(recorded_stages()), width=80)
+    for name in LESSONS:
+        assert f"\n  {name} " in shown
 
 
 @needs_recordings
