@@ -115,7 +115,8 @@ def index() -> bytes:
     lines += [
         "",
         "[worked_example.txt](worked_example.txt) and [hf_story.txt](hf_story.txt) set many",
-        "recordings side by side.",
+        "recordings side by side; [predictions.txt](predictions.txt) sets predictions beside what",
+        "was then measured, hits and misses.",
         "",
     ]
     return "\n".join(lines).encode()

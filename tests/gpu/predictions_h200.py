@@ -4,6 +4,8 @@
     python tests/gpu/predictions_h200.py measure --predictions FILE --out FILE [--only NAME …]
     python tests/gpu/predictions_h200.py table --predictions FILE --measured FILE
 
+The runs that were kept lie in fixtures/predictions; `report` is their text.
+
 `predict` reads one recording a workload (from ``decodeprof diagnose``) and writes what replay says
 of each change; `measure` runs the changed programs, unprofiled. The first file must exist before
 the second is made.
@@ -15,6 +17,7 @@ import argparse
 import json
 import statistics
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -184,6 +187,14 @@ SYNC_SHARE, SYNC_NS, WORTH_REMOVING = 0.20, 5_000, 0.05
 """A sync's saving is missed by at most a fifth of it or 5 µs, where it is over 5 % of the step."""
 
 
+WIDTH = 100
+HEAD = (
+    "Predicted from one recording, then measured: the step today, and with one change.",
+    "cuda_graph: the step as one graph; no_syncs: the read left out; all: compiled, as one graph.",
+    "Every prediction was written before anything was measured.",
+)
+
+
 @dataclass(frozen=True)
 class Row:
     """One case, predicted and measured; times in ns."""
@@ -240,6 +251,15 @@ def table(predictions: dict[str, Any], measured: dict[str, Any]) -> str:
             f"{' '.join(saved)}"
         )
     return "\n".join([*lines, *missing, "", *aims(found)])
+
+
+def report(runs: list[dict[str, Any]]) -> str:
+    """The text of several runs, each with its notes."""
+    parts = []
+    for run in runs:
+        notes = [textwrap.fill(note, WIDTH, break_on_hyphens=False) for note in run["notes"]]
+        parts += [run["title"], "", table(run["predictions"], run["measured"]), "", *notes, "", ""]
+    return "\n".join([*HEAD, "", *parts]).rstrip() + "\n"
 
 
 def aims(found: list[Row]) -> list[str]:
