@@ -14,6 +14,7 @@ from decodeprof.model.graph_check import (
     Refusal,
     Verdict,
 )
+from decodeprof.model.lint import Hazard, HazardKind
 
 _SHOWN_NAMES = 3
 
@@ -28,18 +29,19 @@ def checked(run: GraphCheckRun) -> GraphCheck:
     whole_stopped = refusal(whole_error, record) if whole_error is not None else None
     verdict = _verdict(run.attempts)
     cut = segments_of(record) if record is not None else []
+    hazards = graph_hazards(record) if record is not None else None
     parts = any(each.stopped_at is not None for each in cut)
     return GraphCheck(
         target=run.target,
         step=run.step,
         device=run.device,
         verdict=verdict,
-        sentence=_sentence(run, verdict, stopped, whole_stopped),
+        sentence=_sentence(run, verdict, stopped, whole_stopped, hazards or []),
         attempts=run.attempts,
         refusal=stopped,
         whole_step=whole,
         whole_step_refusal=whole_stopped,
-        hazards=graph_hazards(record) if record is not None else None,
+        hazards=hazards,
         segments=cut if parts and (stopped is not None or whole_stopped is not None) else [],
         caveats=_caveats(run),
     )
@@ -57,16 +59,23 @@ def _verdict(attempts: list[Attempt]) -> Verdict:
 
 
 def _sentence(
-    run: GraphCheckRun, verdict: Verdict, stopped: Refusal | None, whole: Refusal | None
+    run: GraphCheckRun,
+    verdict: Verdict,
+    stopped: Refusal | None,
+    whole: Refusal | None,
+    hazards: list[Hazard],
 ) -> str:
     name = f"`{run.step}`"
+    around = f"the loop around it cannot be captured along{_at(whole)}" if whole is not None else ""
     if verdict == "refused" and stopped is not None:
         return f"{name} cannot be captured: it breaks the rule “{stopped.rule}”{_at(stopped)}."
     if verdict == "wrong":
-        return f"{name} is captured, but a replay is not the step: {why_wrong(run.attempts)}."
+        why = _why_wrong(run.attempts, hazards)
+        rest = f" And {around}." if around else ""
+        return f"{name} is captured, but a replay is not the step: {why}.{rest}"
     if verdict == "unknown":
         return f"{name}: could not tell; {_why_unknown(run.attempts)}."
-    rest = f"; the loop around it cannot be captured along{_at(whole)}" if whole is not None else ""
+    rest = f"; {around}" if around else ""
     return f"{name} is captured, and its replay is the step{_gain(run.attempts)}{rest}."
 
 
@@ -87,25 +96,36 @@ def _gain(attempts: list[Attempt]) -> str:
     return f": {before} a step become {after}, {times} times as fast"
 
 
-def why_wrong(attempts: list[Attempt]) -> str:
+def _why_wrong(attempts: list[Attempt], hazards: list[Hazard]) -> str:
     """What a replay cannot follow, the likeliest cause first."""
     wrong = next(each for each in attempts if each.matches is False)
     grown = [each for each in wrong.python_changes if each.grows]
     if grown:
-        return f"{_named(grown)} grows in each step, and the graph keeps the length of its capture"
+        place = _first(hazards, "shape")
+        verb = "grow" if len(grown) > 1 else "grows"
+        return (
+            f"{_named(grown)} {verb} in each step{place}, and the graph keeps the length of its "
+            "capture"
+        )
     if wrong.changed_inputs:
         return f"an input changes in each step ({wrong.changed_inputs[0]})"
     if wrong.python_changes:
-        one = wrong.python_changes[0]
+        verb = "change" if len(wrong.python_changes) > 1 else "changes"
         return (
-            f"{_named(wrong.python_changes)} changes in each step ({one.text}), and the graph "
-            "keeps the value of its capture"
+            f"{_named(wrong.python_changes)} {verb} in each step ({wrong.python_changes[0].text}), "
+            f"and the graph keeps the value of its capture{_first(hazards, 'scalar')}"
         )
     if wrong.error is not None:
         return f"it failed: {wrong.error.message.splitlines()[0]}"
     where = wrong.differences[0]
     which = "first" if where.input == 1 else "second"
     return f"{where.name} differs with the {which} input ({where.text})"
+
+
+def _first(hazards: list[Hazard], kind: HazardKind) -> str:
+    """The first line at which two recorded steps differ in such a way, if they do."""
+    found = next((each for each in hazards if each.kind == kind), None)
+    return f" at {found.place.file}:{found.place.line}" if found is not None else ""
 
 
 def _named(changes: list[PythonChange]) -> str:

@@ -24,6 +24,7 @@ _COMMANDS = {
     "learn": "write a page that teaches launch-bound and memory-bound with a live model",
     "sweep": "measure a step along one axis: where launch-bound ends, and what padding costs",
     "lint": "predict syncs and graph hazards on a machine with no GPU",
+    "graph-check": "capture the decode step as a CUDA graph, or say what stops it",
     "explain": "print the manual page of a finding's rule, or list all rules",
     "doctor": "say what works on this machine, and why the rest does not",
 }

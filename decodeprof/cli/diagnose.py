@@ -95,6 +95,17 @@ Examples:
     help="Record once more under `nsys profile`, and set what it sees beside torch.profiler.",
 )
 @click.option(
+    "--graph-check",
+    is_flag=True,
+    help="Capture the decode step as a CUDA graph as well, and tell what was measured, or what "
+    "stopped it.",
+)
+@click.option(
+    "--step",
+    metavar="NAME",
+    help="For --graph-check: the function that is one decode step; by default the model's forward.",
+)
+@click.option(
     "--out",
     type=NewPath(),
     metavar="DIR",
@@ -113,6 +124,8 @@ def command(
     budget_s: float,
     timeout_s: float,
     nsys: bool,
+    graph_check: bool,
+    step: str | None,
     perfetto: bool,
     out: Path | None,
     output: Output,
@@ -138,6 +151,8 @@ def command(
         budget_s=budget_s,
         device=device,
         nsys=nsys,
+        graph_check=graph_check,
+        step=step,
     )
     if perfetto:
         check_perfetto()

@@ -93,6 +93,7 @@ def command(
     from decodeprof.analysis.graph_checked import checked
     from decodeprof.capture import Job
     from decodeprof.capture.graph_check.supervise import check_graph
+    from decodeprof.cli.graph_checked import with_piecewise
     from decodeprof.report.graph_check import graph_check_view
 
     job = Job(
@@ -105,8 +106,9 @@ def command(
         timeout_s=timeout_s,
     )
     with shown_progress() as show:
-        run = check_graph(job, progress=show)
-    found = checked(run)
+        found = checked(check_graph(job, progress=show))
+        if found.segments:
+            found = with_piecewise(job, found, show)
     if output.as_json:
         encoded = msgspec.json.encode(found, order="deterministic")
         write_data(msgspec.json.format(encoded, indent=1) + b"\n")

@@ -47,7 +47,8 @@ class LazyGroup(click.Group):
         """Import the command's module; None for a name that is no command."""
         if cmd_name not in self._commands_help:
             return None
-        command: click.Command = importlib.import_module(f"decodeprof.cli.{cmd_name}").command
+        module = f"decodeprof.cli.{cmd_name.replace('-', '_')}"
+        command: click.Command = importlib.import_module(module).command
         return command
 
     def resolve_command(

@@ -24,6 +24,7 @@ def record_and_diagnose(job: Job, *, out: Path | None) -> tuple[Path, Analyzed]:
             the error names it.
     """
     from decodeprof.capture import new_directory, record
+    from decodeprof.cli.graph_checked import check_recorded
     from decodeprof.diagnosis.pipeline import analyze_path
     from decodeprof.recording import DIAGNOSIS_FILE, write_whole
     from decodeprof.report.as_json import diagnosis_json
@@ -31,6 +32,8 @@ def record_and_diagnose(job: Job, *, out: Path | None) -> tuple[Path, Analyzed]:
     directory = out if out is not None else new_directory(RUNS, _stem(job.target))
     with shown_progress() as show:
         record(job, out=directory, progress=show)
+        if job.graph_check:
+            check_recorded(job, directory, show)
     try:
         analyzed = analyze_path(directory)
     except DecodeprofError as error:

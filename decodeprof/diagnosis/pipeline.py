@@ -14,6 +14,7 @@ from decodeprof.diagnosis import context, rows
 from decodeprof.diagnosis.agreement import agreement_of
 from decodeprof.diagnosis.evidence import Evidence, gather
 from decodeprof.diagnosis.floors import floors_of
+from decodeprof.diagnosis.graph_measured import with_measured
 from decodeprof.diagnosis.judging import Case, judge_all
 from decodeprof.diagnosis.load import load
 from decodeprof.diagnosis.predictions import Predictions, predict
@@ -93,7 +94,7 @@ def _figures(evidence: Evidence, predicted: Predictions) -> Diagnosis:
         floors=floors,
         verdict=_verdict(evidence, unprofiled=unprofiled, floors=floors, predicted=predicted),
         replay=predicted.replay,
-        what_if=predicted.what_if,
+        what_if=with_measured(predicted.what_if, recording),
         syncs=syncs,
         kernels=rows.kernels_of(evidence),
         findings=[],
@@ -103,6 +104,7 @@ def _figures(evidence: Evidence, predicted: Predictions) -> Diagnosis:
         about=context.about_of(evidence),
         sources=recording.sources if recording else {},
         agreement=agreement_of(evidence),
+        graph_check=recording.graph_check if recording else None,
     )
 
 

@@ -30,6 +30,7 @@ from decodeprof.analysis.replay.what_if import (
     what_ifs,
 )
 from decodeprof.diagnosis.evidence import Evidence
+from decodeprof.diagnosis.graph_measured import cannot_capture
 from decodeprof.model.diagnosis import Distribution, Range, Replay, WhatIf, WhatIfs
 from decodeprof.model.trace import I64, NONE
 
@@ -142,6 +143,7 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
         costs=costs,
         spread_share=_spread_share(unprofiled, evidence),
         in_graph_ns=_in_graph_ns(evidence, program, costs),
+        cannot_capture=cannot_capture(evidence, program, _site_of_call(evidence)),
     )
     outcomes = what_ifs(question)
     as_timed = scale is not None or _equal(outcomes.step_ns, unprofiled)

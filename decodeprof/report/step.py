@@ -307,11 +307,12 @@ def what_if_section(diagnosis: Diagnosis) -> Section | None:
 def _what_if_row(diagnosis: Diagnosis, what_if: WhatIf, label: str) -> Row:
     step = what_if.step_ns
     time_kind = "in profiled time; " if what_if.in_profiled_time else ""
+    basis = "measured:" if what_if.measured else "assumes"
     now = step_now(diagnosis, what_if)
     saved = "–" if now is None else units.time(max(0, now - step.expected))
     return Row(
         (line(label), line(units.time(step.expected)), line(interval(step)), line(saved)),
-        below=(line(Span(f"{time_kind}assumes {what_if.assumes}", "muted")),),
+        below=(line(Span(f"{time_kind}{basis} {what_if.assumes}", "muted")),),
     )
 
 

@@ -14,6 +14,7 @@ from decodeprof.report.context import (
     steps_section,
 )
 from decodeprof.report.findings import could_not_tell_section, findings_section
+from decodeprof.report.graph_check import graph_check_section
 from decodeprof.report.sites import kernels_section, prefill_syncs, syncs_section
 from decodeprof.report.step import (
     budget_section,
@@ -33,6 +34,7 @@ def view(diagnosis: Diagnosis) -> View:
         budget_section(diagnosis),
         floors_section(diagnosis),
         what_if_section(diagnosis),
+        None if diagnosis.graph_check is None else graph_check_section(diagnosis.graph_check),
         findings_section(diagnosis),
         *_device_sections(diagnosis),
         _prefill(diagnosis),
