@@ -172,9 +172,12 @@ def _scrubbed(report: PassReport, out: Path) -> PassReport:
     try:
         scrub(export)
     except (sqlite3.Error, OSError) as error:
-        aside = export.with_name("nsys.damaged.sqlite")
+        aside = export.with_name("nsys.unscrubbed.sqlite")
         export.replace(aside)
-        reason = f"nsys's export cannot be read ({error}); kept: `{aside.name}`"
+        reason = (
+            f"nsys's export could not be copied without what tells of this machine ({error}); "
+            f"kept as nsys wrote it: `{aside.name}`"
+        )
         return PassReport(
             name=PASS, status="failed", reason="; ".join(filter(None, [report.reason, reason]))
         )
