@@ -7,7 +7,6 @@ endless loop, Ctrl-C or `os._exit` ends in a plain message, and what had been re
 from __future__ import annotations
 
 import shlex
-import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from decodeprof.capture.arguments import parse_arguments
-from decodeprof.capture.directory import prepare
+from decodeprof.capture.directory import USEFUL, discard_if_empty, prepare
 from decodeprof.capture.job import Failed, Job, Order, Progress, RecordingStopped
 from decodeprof.capture.nsys import left_raw, record_nsys
 from decodeprof.capture.places import Frame, Places
@@ -25,7 +24,6 @@ from decodeprof.capture.target import Spec, parse_spec
 from decodeprof.errors import EXIT_INTERRUPTED, InputError, UsageError
 from decodeprof.hardware.nsys import installed
 from decodeprof.recording import (
-    RECORDING_FILE,
     PassReport,
     Recording,
     read_recording,
@@ -34,7 +32,6 @@ from decodeprof.recording import (
 
 _FEWEST_SECONDS = 10.0
 """What is left of the time limit for the first-call process, at least."""
-_USEFUL = ("done", "partial")
 IN_USER_CODE = "stopped by Ctrl-C "
 """How the child's word begins when the interruption fell into the user's code; it says where."""
 
@@ -77,7 +74,7 @@ def record(job: Job, *, out: Path, progress: Callable[[Progress], None]) -> Path
             left_s = max(_FEWEST_SECONDS, job.timeout_s - (time.monotonic() - begin))
             record_under_nsys(order, left_s, out, progress)
     finally:
-        _discard_if_empty(out, created=created)
+        discard_if_empty(out, created=created)
     return out
 
 
@@ -205,7 +202,7 @@ def _complete(outcome: Outcome, told: Failed, out: Path) -> list[str]:
         report = PassReport(name=outcome.last_pass, status=status, reason=reason)
         recording = _with_pass(recording, report)
         write_recording(out, recording)
-    return [report.name for report in recording.passes if report.status in _USEFUL]
+    return [report.name for report in recording.passes if report.status in USEFUL]
 
 
 def _with_pass(recording: Recording, report: PassReport) -> Recording:
@@ -257,16 +254,3 @@ def record_under_nsys(
     caveats = [*recording.caveats, *left_raw(out)]
     recording = msgspec.structs.replace(recording, caveats=caveats)
     write_recording(out, _with_pass(recording, report))
-
-
-def _discard_if_empty(out: Path, *, created: bool) -> None:
-    """Remove a recording in which no pass got anywhere, and the directory if it was made for it."""
-    try:
-        passes = read_recording(out).passes
-    except InputError:
-        passes = []
-    if any(report.status in _USEFUL for report in passes):
-        return
-    (out / RECORDING_FILE).unlink(missing_ok=True)
-    if created:
-        shutil.rmtree(out, ignore_errors=True)

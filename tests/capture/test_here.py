@@ -78,7 +78,8 @@ def test_it_leaves_what_a_child_process_leaves(tmp_path: Path) -> None:
     assert found.timing is not None
     assert {len(run.step_ns) for run in found.timing.runs} == {TOKENS - 1}
     names = dict.fromkeys(progress.pass_name for progress in seen)
-    assert list(names) == [report.name for report in found.passes]
+    # What there is to do without a GPU.
+    assert list(names) == [report.name for report in found.passes if report.status == "done"]
     assert found.caveats == []
 
 
