@@ -6,7 +6,7 @@ from decodeprof.analysis.hazards import device_operations, graph_hazards
 from decodeprof.model.lint import LintReport, LintRun
 
 CANNOT_SEE = (
-    "operations in threads other than the one that called the target",
+    "operations in threads that Python's `threading` did not start",
     "CUDA extensions and Triton kernels: what does not go through PyTorch's operators",
     "the allocator: cudaMalloc, cudaFree and running out of memory",
     "time: whether a wait costs anything is what `decodeprof diagnose` measures on a GPU",

@@ -43,6 +43,12 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
             yield from tensors_in(each)
 
 
+def operator_name(func: Any) -> str:
+    """``aten::copy_``, without its overload."""
+    schema = getattr(func, "_schema", None)
+    return str(getattr(schema, "name", None) or func)
+
+
 def storage_number(tensor: Tensor) -> int:
     """The number of a tensor's storage; 0 for a tensor that has none (sparse, nested)."""
     try:
@@ -118,16 +124,18 @@ class OpRecorder:
         inputs = [self._ref(each) for each in tensors_in([*args, *kwargs.values()])]
         outputs = [self._ref(each) for each in tensors_in(out)]
         generator = kwargs.get("generator")
-        returns = func._schema.returns
+        schema = getattr(func, "_schema", None)  # Higher-order operators have none.
+        returns = schema.returns if schema is not None else ()
+        overload = f".{func._overloadname}" if schema is not None else ""
         calls.append(
             OpCall(
-                name=str(func._schema.name) + f".{func._overloadname}",
+                name=operator_name(func) + overload,
                 inputs=tuple(inputs),
                 outputs=tuple(outputs),
                 scalars=_scalars(args, kwargs, self._device_of),
                 place=self._place(sys._getframe(1)),
                 view=_is_view(returns),
-                random=torch.Tag.nondeterministic_seeded in func.tags,
+                random=torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()),
                 own_generator=generator is not None,
                 wait=wait,
             )
@@ -225,6 +233,8 @@ def _scalars(args: Any, kwargs: dict[str, Any], device_of: DeviceOf) -> tuple[st
 class RecordingMode(TorchDispatchMode):
     """Tells a recorder of the operations of a program that runs on a real device."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, recorder: OpRecorder, device_of: DeviceOf = real_device) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._recorder = recorder
@@ -252,7 +262,7 @@ class RecordingMode(TorchDispatchMode):
 
     def _wait(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Wait | None:
         if func not in self._rules:
-            self._rules[func] = rule_of(func)
+            self._rules[func] = rule_of(func) if hasattr(func, "_schema") else None
         rule = self._rules[func]
         where = self._device_of
         tensors = tensors_in([*args, *kwargs.values()])

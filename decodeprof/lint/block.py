@@ -40,8 +40,9 @@ def predict(*, script_folder: str | None = None) -> Iterator[Predicted]:
     """Run a block on the CPU as if there were a GPU, and predict its syncs.
 
     Inside, `torch.cuda.is_available()` is true, tensors that are made on or moved to ``cuda``
-    answer that they live there, and every value is real. Threads other than this one, CUDA
-    extensions and Triton kernels are not seen. torch is as it was when the block has ended.
+    answer that they live there, and every value is real. CUDA extensions, Triton kernels and
+    threads that Python's `threading` did not start are not seen. torch is as it was when the block
+    has ended.
 
     Args:
         script_folder: places are named relative to it; the current folder when not given.

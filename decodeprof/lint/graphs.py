@@ -37,9 +37,10 @@ class GraphTape:
 
     def before(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
         """Keep what an operation is about to overwrite."""
-        values = dict(zip((each.name for each in func._schema.arguments), args, strict=False))
+        arguments = func._schema.arguments if hasattr(func, "_schema") else ()
+        values = dict(zip((each.name for each in arguments), args, strict=False))
         values.update(kwargs)
-        for argument in func._schema.arguments:
+        for argument in arguments:
             if argument.alias_info is None or not argument.alias_info.is_write:
                 continue
             for tensor in tensors_in(values.get(argument.name)):
@@ -50,7 +51,8 @@ class GraphTape:
 
     def after(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> None:
         """Keep the operation."""
-        infos = [each.alias_info for each in func._schema.returns]
+        returns = func._schema.returns if hasattr(func, "_schema") else ()
+        infos = [each.alias_info for each in returns]
         shares = bool(infos) and all(info is not None for info in infos)
         in_place = shares and any(info.is_write for info in infos if info is not None)
         if not shares:

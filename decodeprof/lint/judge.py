@@ -160,7 +160,7 @@ class Judging:
                 "torch.compile was left out: the code ran as it is written, operation by operation"
             )
         if self._session is not None and self._session.other_threads:
-            caveats.append("forwards ran in other threads, where nothing was predicted")
+            caveats.append("forwards ran in several threads: their steps are counted together")
         return LintRun(
             target=self._spec.short,
             decode_steps=self._decode_steps,

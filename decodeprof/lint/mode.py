@@ -8,6 +8,7 @@ the host.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,7 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from decodeprof.capture.composite import made_of_others, take_apart
-from decodeprof.capture.op_record import OpRecorder, tensors_in
+from decodeprof.capture.op_record import OpRecorder, operator_name, tensors_in
 from decodeprof.capture.waiting import Rule, Wait, rule_of
 from decodeprof.lint.whereabouts import (
     HOST,
@@ -74,49 +75,68 @@ class Traits:
     """Results are arguments, or other looks at them."""
 
 
+class _OfThread(threading.local):
+    """What one thread is in the middle of."""
+
+    moving: tuple[torch.device, bool] | None = None
+    quiet: int = 0
+
+
 class PretendMode(TorchDispatchMode):
     """Runs operations on the CPU and keeps account of where their results would live."""
+
+    supports_higher_order_operators = True
 
     def __init__(self, sink: Sink) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.sink = sink
         self.recorder: OpRecorder | None = None
         self.tape: Tape | None = None
-        self.moving: tuple[torch.device, bool] | None = None
-        """Where the next `_to_copy` goes, and whether it does not block."""
+        self.over = False
+        """The pretence has ended; a thread that it left behind runs operations as they are."""
         self.on_device = False
         """Something was put on a GPU."""
         self.ran_on_device = 0
         """Operations so far that had or made a tensor on a GPU."""
         self.compiled = False
         """The target asked for torch.compile."""
-        self._quiet = 0
+        self._of_thread = _OfThread()
         self._traits: dict[Any, Traits] = {}
+
+    @contextlib.contextmanager
+    def moving(self, target: torch.device, *, non_blocking: bool) -> Iterator[None]:
+        """The next `_to_copy` of this thread goes there."""
+        self._of_thread.moving = (target, non_blocking)
+        try:
+            yield
+        finally:
+            self._of_thread.moving = None
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
         """Tell of no wait: what runs now checks values on a CPU alone."""
-        self._quiet += 1
+        self._of_thread.quiet += 1
         try:
             yield
         finally:
-            self._quiet -= 1
+            self._of_thread.quiet -= 1
 
     def waited(self, op: str, wait: Wait) -> None:
         """The host waits, in a call that is no operation."""
-        if self._quiet:
+        if self._of_thread.quiet:
             return
         self.sink.waited(op, wait)
         if self.recorder is not None:
             self.recorder.note_wait(op, wait.reason)
 
     def _learn(self, func: Any) -> Traits:
-        name = str(func._schema.name)
-        returns = func._schema.returns
+        name = operator_name(func)
+        schema = getattr(func, "_schema", None)  # Higher-order operators have none.
+        returns = schema.returns if schema is not None else ()
         traits = self._traits[func] = Traits(
             name,
             made_of_others(func),
-            rule_of(func),
+            rule_of(func) if schema is not None else None,
             copies=name in _COPIES,
             aliases=bool(returns) and all(each.alias_info is not None for each in returns),
         )
@@ -130,6 +150,8 @@ class PretendMode(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Run one operation."""
+        if self.over:
+            return func(*args, **(kwargs or {}))
         traits = self._traits.get(func) or self._learn(func)
         kwargs = {} if kwargs is None else kwargs
         if traits.composite:
@@ -144,8 +166,9 @@ class PretendMode(TorchDispatchMode):
         if traits.name == "aten::_to_copy":
             # Only what crosses by a method of ours does; aten may state the CPU's own device.
             target = device
-            if self.moving is not None:
-                (target, kwargs["non_blocking"]), self.moving = self.moving, None
+            if self._of_thread.moving is not None:
+                target, kwargs["non_blocking"] = self._of_thread.moving
+                self._of_thread.moving = None
                 moved = True
         out = self._run(func, traits, args, kwargs, device, target, moved=moved)
         if pin_it:
@@ -178,7 +201,7 @@ class PretendMode(TorchDispatchMode):
     ) -> Any:
         crosses = device is not None or moved
         wait = None
-        if crosses and traits.rule is not None and not self._quiet:
+        if crosses and traits.rule is not None and not self._of_thread.quiet:
             known = kwargs | {"device": target} if moved else kwargs
             wait = traits.rule(args, known, device_of)
             if wait is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +19,7 @@ from decodeprof.lint.graphs import PretendCapture, graph_class_for
 from decodeprof.lint.mode import PretendMode
 from decodeprof.lint.patches import Patches
 from decodeprof.lint.streams import EXPLICIT, classes_for
-from decodeprof.lint.whereabouts import HOST, put, resolved
+from decodeprof.lint.whereabouts import HOST, put_storage, resolved
 
 NAME = "pretended GPU"
 _CAPABILITY = (9, 0)
@@ -33,6 +33,11 @@ def patch_namespace(patches: Patches, mode: PretendMode) -> None:
     cuda: Any = torch.cuda
     for name, value in {**_identity(), **_memory(), **_random()}.items():
         patches.set(cuda, name, value)
+    for name, value in _memory().items():
+        if hasattr(cuda.memory, name):
+            patches.set(cuda.memory, name, value)
+    for name in ("start", "stop"):
+        patches.set(cuda.profiler, name, _zero)
     _patch_streams(patches, mode)
     _patch_waits(patches, mode)
     _patch_generator(patches)
@@ -77,18 +82,34 @@ def _identity() -> dict[str, Any]:
         "get_device_capability": lambda _device=None: _CAPABILITY,
         "get_device_properties": lambda _device=None: properties,
         "get_arch_list": lambda: [f"sm_{_CAPABILITY[0]}{_CAPABILITY[1]}"],
-        "device": _device_context,
-        "device_of": _device_context,
+        "device": _DeviceContext,
+        "device_of": _DeviceContext,
+        "cudart": lambda: SimpleNamespace(cudaProfilerStart=_zero, cudaProfilerStop=_zero),
+        "check_error": lambda _result: None,
+        "_sleep": lambda _cycles: None,
     }
 
 
-@contextlib.contextmanager
-def _device_context(_device: Any = None) -> Any:
-    yield
+def _zero(*_args: Any, **_kwargs: Any) -> int:
+    return 0
+
+
+class _DeviceContext:
+    """Stands for `torch.cuda.device`; a class, since torch asks whether something is one."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.idx = 0
+        self.prev_idx = 0
+        del device  # There is one GPU.
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 def _memory() -> dict[str, Any]:
-    zeros: Callable[..., int] = lambda *_args, **_kwargs: 0  # noqa: E731
     names = (
         "memory_allocated",
         "max_memory_allocated",
@@ -104,13 +125,15 @@ def _memory() -> dict[str, Any]:
             "ipc_collect",
             "set_per_process_memory_fraction",
             "set_sync_debug_mode",
+            "_record_memory_history",
         )
     }
     return {
-        **dict.fromkeys(names, zeros),
+        **dict.fromkeys(names, _zero),
         **nothing,
         "memory_stats": lambda *_args, **_kwargs: {},
         "memory_snapshot": lambda *_args, **_kwargs: [],
+        "memory_summary": lambda *_args, **_kwargs: "",
         "mem_get_info": lambda _device=None: (_MEMORY_BYTES, _MEMORY_BYTES),
         "get_sync_debug_mode": lambda: 0,
     }
@@ -127,26 +150,31 @@ def _random() -> dict[str, Any]:
         "get_rng_state_all": lambda: [torch.random.get_rng_state()],
         "set_rng_state_all": lambda states: torch.random.set_rng_state(states[0]),
         "initial_seed": torch.random.initial_seed,
+        "seed": torch.default_generator.seed,
+        "seed_all": torch.default_generator.seed,
         "default_generators": (torch.default_generator,),
     }
 
 
 def _patch_streams(patches: Patches, mode: PretendMode) -> None:
-    stream_class, event_class = classes_for(mode)
-    current = [stream_class()]
-    default = current[0]
+    classes = classes_for(mode)
+    default = classes.stream()
+    current = threading.local()
 
     def set_stream(stream: Any) -> None:
-        current[0] = stream
+        current.stream = stream
+
+    def current_stream(_device: Any = None) -> Any:
+        return getattr(current, "stream", default)
 
     def stream(chosen: Any) -> Any:
         return contextlib.nullcontext() if chosen is None else chosen
 
     for name, value in {
-        "Stream": stream_class,
-        "ExternalStream": stream_class,
-        "Event": event_class,
-        "current_stream": lambda _device=None: current[0],
+        "Stream": classes.stream,
+        "ExternalStream": classes.external,
+        "Event": classes.event,
+        "current_stream": current_stream,
         "default_stream": lambda _device=None: default,
         "set_stream": set_stream,
         "stream": stream,
@@ -158,6 +186,8 @@ def _patch_streams(patches: Patches, mode: PretendMode) -> None:
         "make_graphed_callables": lambda callables, *_args, **_kwargs: callables,
     }.items():
         patches.set(torch.cuda, name, value)
+    patches.set(torch, "Stream", classes.any_stream)
+    patches.set(torch, "Event", classes.any_event)
 
 
 def _patch_waits(patches: Patches, mode: PretendMode) -> None:
@@ -176,6 +206,7 @@ def _patch_waits(patches: Patches, mode: PretendMode) -> None:
         "current_device_idx": lambda: 0,
         "synchronize": synchronize,
         "current_stream": lambda _device=None: torch.cuda.current_stream(),
+        **_memory(),
     }
     for name, value in answers.items():
         if hasattr(accelerator, name):
@@ -248,29 +279,29 @@ def _patch_load(patches: Patches, mode: PretendMode) -> None:
 
     @functools.wraps(real)
     def load(file: Any, map_location: Any = None, **rest: Any) -> Any:
-        if not isinstance(map_location, str | torch.device):
-            return real(file, map_location=map_location, **rest)
-        where = torch.device(map_location)
-        if where.type != "cuda":
-            return real(file, map_location=map_location, **rest)
-        found = real(file, map_location=HOST, **rest)
-        _put_all(found, torch.device("cuda", where.index or 0))
-        mode.on_device = True
-        return found
+        """Load onto the host, and note of each storage where it was to go."""
+
+        def place(storage: Any, location: str) -> Any:
+            where = _mapped(map_location, storage, location)
+            if isinstance(where, torch.UntypedStorage):
+                return where
+            if where.type == "cuda":
+                put_storage(storage, where)
+                mode.on_device = True
+            return storage
+
+        return real(file, map_location=place, **rest)
 
     patches.set(torch, "load", load)
 
 
-def _put_all(value: Any, device: torch.device) -> None:
-    """Put every tensor of a loaded checkpoint on a GPU."""
-    if isinstance(value, torch.Tensor):
-        put(value, device)
-    elif isinstance(value, dict):
-        for each in value.values():
-            _put_all(each, device)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            _put_all(each, device)
-    elif isinstance(value, torch.nn.Module):
-        for each in (*value.parameters(), *value.buffers()):
-            put(each, device)
+def _mapped(map_location: Any, storage: Any, location: str) -> Any:
+    """A device, or the storage that a function of the program's own made of one."""
+    if map_location is None:
+        return resolved(location)
+    if isinstance(map_location, dict):
+        return resolved(map_location.get(location, location))
+    if isinstance(map_location, str | torch.device):
+        return resolved(map_location)
+    found = map_location(storage, location)
+    return resolved(location) if found is None else found

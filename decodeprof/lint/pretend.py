@@ -46,14 +46,33 @@ def pretended(sink: Sink) -> Iterator[PretendMode]:
     try:
         patch_tensors(patches, mode)
         patch_namespace(patches, mode)
+        _follow_threads(patches, mode)
         with mode:
             try:
                 yield mode
             finally:
                 _restore(before)
     finally:
+        mode.over = True
         patches.undo()
         _lock.release()
+
+
+def _follow_threads(patches: Patches, mode: PretendMode) -> None:
+    """Let threads pretend that are started meanwhile: modes belong to one thread each."""
+    start = threading.Thread.start
+
+    def started(thread: threading.Thread) -> None:
+        run = thread.run
+
+        def run_in_mode() -> None:
+            with mode:
+                run()
+
+        thread.run = run_in_mode  # type: ignore[method-assign]
+        start(thread)
+
+    patches.set(threading.Thread, "start", started)
 
 
 def _state() -> dict[str, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
 
 from decodeprof.capture.waiting import Wait
 from decodeprof.lint.mode import PretendMode
+from decodeprof.lint.whereabouts import resolved
 
 EXPLICIT = "the program asks to wait"
 
@@ -21,7 +23,7 @@ class PretendStream:
     _ids: ClassVar[Any] = itertools.count(1)
 
     def __init__(self, device: Any = None, priority: int = 0, **_rest: Any) -> None:
-        self.device = torch.device("cuda", 0) if device is None else torch.device(device)
+        self.device = torch.device("cuda", 0) if device is None else resolved(device)
         self.priority = priority
         self.stream_id = self.cuda_stream = next(self._ids)
         self._before: list[PretendStream] = []
@@ -95,8 +97,38 @@ class PretendEvent:
         return (end_event._at - self._at) * 1e3
 
 
-def classes_for(mode: PretendMode) -> tuple[type[PretendStream], type[PretendEvent]]:
+@dataclass(frozen=True)
+class Classes:
+    """Classes of streams and events, as torch names them."""
+
+    stream: Any
+    """`torch.cuda.Stream`; an `any_stream`, as there."""
+    external: Any
+    """`torch.cuda.ExternalStream`"""
+    event: Any
+    """`torch.cuda.Event`"""
+    any_stream: Any
+    """`torch.Stream`"""
+    any_event: Any
+    """`torch.Event`, which is given a device first."""
+
+
+def classes_for(mode: PretendMode) -> Classes:
     """Classes whose waits are told to `mode`, and to no other run's."""
-    stream = type("Stream", (PretendStream,), {"mode": mode})
-    event = type("Event", (PretendEvent,), {"mode": mode})
-    return stream, event
+    any_stream: Any = type("Stream", (PretendStream,), {"mode": mode})
+    stream = type("Stream", (any_stream,), {})
+    event: Any = type("Event", (PretendEvent,), {"mode": mode})
+
+    def external(self: Any, _pointer: int, device: Any = None, **_rest: Any) -> None:
+        any_stream.__init__(self, device)
+
+    def on_device(self: Any, _device: Any = None, **rest: Any) -> None:
+        event.__init__(self, **rest)
+
+    return Classes(
+        stream=stream,
+        external=type("ExternalStream", (stream,), {"__init__": external}),
+        event=event,
+        any_stream=any_stream,
+        any_event=type("Event", (event,), {"__init__": on_device}),
+    )

@@ -73,12 +73,9 @@ def _patch_moves(patches: Patches, mode: PretendMode) -> None:
                 rest["device"] = target
             rest.setdefault("dtype", tensor.dtype)
             return real_to(tensor, **rest)
-        mode.moving = (target, bool(rest.get("non_blocking")))
-        try:
+        with mode.moving(target, non_blocking=bool(rest.get("non_blocking"))):
             rest.update(copy=True, dtype=rest.get("dtype") or tensor.dtype, non_blocking=False)
             return real_to(tensor, **rest)
-        finally:
-            mode.moving = None
 
     def cuda(
         tensor: Tensor,
@@ -105,6 +102,20 @@ def _patch_moves(patches: Patches, mode: PretendMode) -> None:
     patches.set(Tensor, "cuda", cuda)
     patches.set(Tensor, "cpu", cpu)
     patches.set(Tensor, "pin_memory", pin_memory)
+    real_type: Any = torch._C.TensorBase.type
+
+    def type_(tensor: Tensor, dtype: Any = None, non_blocking: bool = False, **rest: Any) -> Any:
+        if dtype is None:
+            name = str(real_type(tensor))
+            on_gpu = pretended_device(tensor) is not None
+            return name.replace("torch.", "torch.cuda.", 1) if on_gpu else name
+        if isinstance(dtype, str):
+            where = torch.device("cuda") if dtype.startswith("torch.cuda.") else HOST
+            tensor = to(tensor, where, non_blocking=non_blocking)
+            dtype = dtype.replace("torch.cuda.", "torch.")
+        return real_type(tensor, dtype, **rest)
+
+    patches.set(Tensor, "type", type_)
     patches.set(Tensor, "type_as", lambda tensor, other: to(tensor, other))
 
 

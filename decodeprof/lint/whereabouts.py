@@ -22,6 +22,10 @@ def _notes(tensor: Tensor) -> dict[str, Any]:
     try:
         return tensor.untyped_storage().__dict__
     except (NotImplementedError, RuntimeError):
+        # Inside of vmap and grad a tensor is wrapped; the one within has the storage.
+        functorch: Any = torch._C._functorch
+        if functorch.is_functorch_wrapped_tensor(tensor):
+            return _notes(functorch.get_unwrapped(tensor))
         return {}
 
 
@@ -43,6 +47,11 @@ def put(tensor: Tensor, device: torch.device) -> None:
         notes[_DEVICE] = device
     else:
         notes.pop(_DEVICE, None)
+
+
+def put_storage(storage: torch.UntypedStorage, device: torch.device) -> None:
+    """From now on a storage lives on this GPU."""
+    storage.__dict__[_DEVICE] = device
 
 
 def pin(tensor: Tensor) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+import warnings
 from typing import Any
 
 import pytest
@@ -206,3 +209,88 @@ def test_a_checkpoint_is_loaded_onto_the_gpu(tmp_path: Any) -> None:
     with predict():
         assert torch.load(path, map_location="cuda")["weight"].is_cuda
         assert not torch.load(path, map_location="cpu")["weight"].is_cuda
+
+
+def test_a_checkpoint_goes_back_to_where_it_was_saved(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "weights.pt"
+    with monkeypatch.context() as patched:
+        # As it is written on a machine with a GPU.
+        patched.setattr(torch.serialization, "location_tag", lambda _storage: "cuda:0")
+        torch.save({"weight": torch.ones(3)}, path)
+    with predict():
+        assert torch.load(path)["weight"].is_cuda
+        assert not torch.load(path, map_location={"cuda:0": "cpu"})["weight"].is_cuda
+        assert not torch.load(path, map_location=lambda storage, _: storage)["weight"].is_cuda
+        assert torch.load(path, map_location=torch.device("cuda"))["weight"].sum().item() == 3
+
+
+def test_a_thread_of_the_program_pretends_too() -> None:
+    drawn: list[float] = []
+    go_on = threading.Event()
+
+    def work() -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            drawn.append(torch.ones(3, device="cuda").sum().item())
+        go_on.wait()
+        drawn.append(torch.ones(3).sum().item())
+
+    with predict() as found:
+        thread = threading.Thread(target=work)
+        thread.start()
+        while not drawn:
+            time.sleep(0.001)
+        assert torch.cuda.current_stream() is torch.cuda.default_stream()
+    go_on.set()
+    thread.join()
+    # What it does when the prediction is over is an ordinary run's.
+    assert drawn == [3.0, 3.0]
+    assert [(sync.place.function, sync.in_prefill) for sync in found.syncs] == [
+        (work.__qualname__, 1)
+    ]
+
+
+def test_what_programs_ask_torch_cuda_for() -> None:
+    with predict() as found:
+        with torch.cuda.device(0), torch.random.fork_rng(devices=[0]):
+            x = torch.ones(2, 2, device="cuda")
+        assert x.type() == "torch.cuda.FloatTensor"
+        assert x.type("torch.FloatTensor").device.type == "cpu"
+        assert x.type(torch.float16).is_cuda
+        assert torch.cuda.memory_summary() == ""
+        assert torch.cuda.memory.memory_allocated(0) == 0
+        torch.cuda.memory._record_memory_history()
+        torch.cuda.profiler.start()
+        torch.cuda.seed()
+        torch.cuda.ExternalStream(1234, device=0).synchronize()
+        stream, event = torch.Stream(device="cuda"), torch.Event("cuda", enable_timing=True)
+        assert isinstance(torch.cuda.Stream(), torch.Stream)
+        event.record(stream)
+        event.synchronize()
+        scaler = torch.amp.GradScaler("cuda")
+        assert scaler.is_enabled()
+    assert [sync.op for sync in found.syncs] == [
+        "aten::_to_copy",
+        "torch.cuda.Stream.synchronize",
+        "torch.cuda.Event.synchronize",
+    ]
+
+
+def test_a_higher_order_operator_stays_on_the_gpu() -> None:
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    with predict():
+        query = torch.ones(1, 1, 128, 16, device="cuda")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # It asks to be compiled.
+            assert flex.flex_attention(query, query, query).is_cuda
+
+
+def test_inside_of_vmap_tensors_answer_as_outside() -> None:
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        assert x.is_cuda
+        return x + torch.ones(3, device=x.device)
+
+    with predict() as found:
+        assert torch.vmap(doubled)(torch.ones(2, 3, device="cuda")).is_cuda
+    assert found.syncs == []
