@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from decodeprof.fleet.cluster import cluster
+from decodeprof.fleet.run import roll_up_all
 from decodeprof.fleet.schema import COLUMNS, arrow_schema
 from decodeprof.fleet.sources import Source, find_sources
+from decodeprof.fleet.table import Table
 from decodeprof.fleet.work import roll_up
+from decodeprof.model.rollup import Progress, Summary
 from tests.scenarios import US, decode_loop
 from tests.write_kineto import kineto
 
@@ -53,8 +57,25 @@ def workers() -> Iterator[LocalCluster]:
         processes=True,
         dashboard_address=None,
         silence_logs=50,
-    ) as cluster:
-        yield cluster
+    ) as started:
+        yield started
+
+
+def rolled_up(
+    workers: LocalCluster,
+    sources: list[Source],
+    out: Path | str,
+    told: Callable[[Progress], None] = lambda _: None,
+) -> Summary:
+    """Roll up on a cluster that runs, as `--scheduler` does."""
+    table = Table(str(out))
+    return roll_up_all(
+        sources,
+        table,
+        done=table.read_done(),
+        cluster=lambda: cluster(scheduler=workers.scheduler_address, workers=None),
+        told=told,
+    )
 
 
 def table_rows(folder: Path) -> list[dict[str, Any]]:

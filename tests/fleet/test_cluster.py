@@ -7,7 +7,6 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,27 +17,11 @@ from decodeprof.fleet.cluster import cluster
 from decodeprof.fleet.run import _outcome, roll_up_all
 from decodeprof.fleet.sources import Source, find_sources
 from decodeprof.fleet.table import Table
-from decodeprof.model.rollup import Progress, Summary
-from tests.fleet.conftest import BAD, GOOD, expected_rows, table_rows, without_name
+from decodeprof.model.rollup import Progress
+from tests.fleet.conftest import BAD, GOOD, expected_rows, rolled_up, table_rows, without_name
 
 if TYPE_CHECKING:
     from distributed import LocalCluster
-
-
-def rolled_up(
-    workers: LocalCluster,
-    sources: list[Source],
-    out: Path,
-    told: Callable[[Progress], None] = lambda _: None,
-) -> Summary:
-    table = Table(str(out))
-    return roll_up_all(
-        sources,
-        table,
-        done=table.read_done(),
-        cluster=lambda: cluster(scheduler=workers.scheduler_address, workers=None),
-        told=told,
-    )
 
 
 def test_a_killed_worker_loses_nothing_and_doubles_nothing(

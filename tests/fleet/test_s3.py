@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import socket
 import subprocess
@@ -14,12 +13,15 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from decodeprof.fleet.sources import Source
-from tests.fleet.conftest import BAD, GOOD, expected_rows, without_name
+from decodeprof.fleet.sources import Source, find_sources
+from tests.fleet.conftest import BAD, GOOD, expected_rows, rolled_up, without_name
+
+if TYPE_CHECKING:
+    from distributed import LocalCluster
 
 for package in ("s3fs", "moto", "boto3", "flask"):
     pytest.importorskip(package, reason=f"the extra `fleet` or `dev` is not installed: {package}")
@@ -84,15 +86,24 @@ def bucket(s3: dict[str, str], traces: Path) -> Iterator[Any]:
     client.close()
 
 
-def rollup(s3: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "decodeprof", "rollup", *arguments],
-        env={**os.environ, **s3},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def use(endpoint: str) -> None:
+    """Let fsspec open s3:// at an endpoint, as its configuration file would."""
+    import fsspec
+
+    fsspec.config.conf["s3"] = {"endpoint_url": endpoint, "key": "testing", "secret": "testing"}
+
+
+@pytest.fixture
+def workers_with_s3(s3: dict[str, str], workers: LocalCluster) -> Iterator[LocalCluster]:
+    """The workers, which know where the server is; so does this process."""
+    import fsspec
+    from distributed import Client
+
+    with Client(workers) as client:
+        client.run(use, s3["AWS_ENDPOINT_URL"])
+    use(s3["AWS_ENDPOINT_URL"])
+    yield workers
+    del fsspec.config.conf["s3"]
 
 
 def keys(client: Any) -> list[str]:
@@ -110,13 +121,12 @@ def rows(client: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_from_s3_to_s3_and_again(s3: dict[str, str], bucket: Any, sources: list[Source]) -> None:
-    arguments = ("s3://fleet/day/", "--out", "s3://fleet/table", "--workers", "1", "--json")
-    done = rollup(s3, *arguments)
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
-    counted = {key: summary[key] for key in ("found", "ok", "bad", "failed", "same")}
-    assert counted == {"found": GOOD + BAD + 1, "ok": GOOD, "bad": BAD, "failed": 0, "same": 1}
+def test_from_s3_to_s3_and_again(
+    workers_with_s3: LocalCluster, bucket: Any, sources: list[Source]
+) -> None:
+    summary = rolled_up(workers_with_s3, find_sources(["s3://fleet/day/"]), "s3://fleet/table")
+    assert (summary.found, summary.ok, summary.bad) == (GOOD + BAD + 1, GOOD, BAD)
+    assert (summary.failed, summary.same) == (0, 1)
     assert Counter(map(without_name, rows(bucket))) == expected_rows(sources)
     assert all(row["url"].startswith("s3://fleet/day/host-") for row in rows(bucket))
     names = keys(bucket)
@@ -124,18 +134,24 @@ def test_from_s3_to_s3_and_again(s3: dict[str, str], bucket: Any, sources: list[
     assert all(name.endswith(".parquet") for name in names)
 
     bucket.put_object(Bucket="fleet", Key="day/new.json", Body=b"[]")
-    again = rollup(s3, "s3://fleet/day/**/*.json*", "s3://fleet/day/", *arguments[1:])
-    assert again.returncode == 0, again.stderr
-    summary = json.loads(again.stdout)
-    assert (summary["ok"], summary["bad"], summary["failed"]) == (0, 1, 0)
+    found = find_sources(["s3://fleet/day/**/*.json*", "s3://fleet/day/"])
+    again = rolled_up(workers_with_s3, found, "s3://fleet/table")
+    assert (again.ok, again.bad, again.failed) == (0, 1, 0)
     # The one that is another one's copy has no row, so that it is read again, and found to be it.
-    assert (summary["already"], summary["same"]) == (GOOD + BAD, 1)
+    assert (again.already, again.same) == (GOOD + BAD, 1)
 
 
-def test_a_bucket_that_is_not_there_is_told(s3: dict[str, str], bucket: Any) -> None:
+def test_the_command_takes_the_endpoint_from_the_environment_and_tells_what_is_not_there(
+    s3: dict[str, str], bucket: Any
+) -> None:
     assert bucket is not None
-    done = rollup(s3, "s3://nowhere/*.json", "--out", "s3://fleet/other")
-    assert done.returncode in (1, 2)
-    assert done.stderr.startswith("error: ")
-    assert "Traceback" not in done.stderr
-    assert "s3://nowhere" in done.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "decodeprof", "rollup", "s3://nowhere/*.json", "--out=s3://fleet/o"],
+        env={**os.environ, **s3},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: `s3://nowhere/*.json` names no trace\n")
