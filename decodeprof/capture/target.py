@@ -252,7 +252,7 @@ def callables_of(module: ModuleType) -> list[str]:
             names += [
                 f"{name}.{method}"
                 for method, each in vars(value).items()
-                if callable(each) and not method.startswith("_")
+                if (callable(each) or isinstance(each, classmethod)) and not method.startswith("_")
             ]
         elif callable(value):
             names.append(name)

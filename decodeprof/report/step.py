@@ -339,8 +339,9 @@ def prefill_section(diagnosis: Diagnosis) -> Section | None:
     rows = [*_time_facts(diagnosis, figures), *_work_facts(diagnosis, figures, per="prefill")]
     if figures.unprofiled_ns is not None:
         # Sampling and whatever else the loop does before its second forward belong to a step.
-        until = f"from the call until the second step begins; {spread(figures.unprofiled_ns)}"
-        rows[0] = replace(rows[0], detail=line(until))
+        until = "until the second step begins" if diagnosis.steps.decode else "to its end"
+        told = f"from the call {until}; {spread(figures.unprofiled_ns)}"
+        rows[0] = replace(rows[0], detail=line(told))
     if figures.unprofiled_ns is None and diagnosis.generation is not None:
         rows = rows[1:]  # the time to the first token, above, is its unprofiled time
     if figures.busy_ns is not None and figures.profiled_ns:

@@ -41,6 +41,16 @@ def test_every_pass_is_done(eager: Ran) -> None:
     assert eager.recording.allocator.peak_allocated_bytes > 0
 
 
+def test_the_first_token_comes_before_the_second_step(eager: Ran) -> None:
+    assert eager.recording is not None
+    assert eager.recording.timing is not None
+    for each in eager.recording.timing.runs:
+        assert each.first_token_by == "forward"
+        assert each.first_token_ns is not None
+        assert each.ttft_ns is not None
+        assert 0 < each.first_token_ns <= each.ttft_ns
+
+
 def test_every_ceiling_is_measured_and_plausible(eager: Ran) -> None:
     assert eager.recording is not None
     found = eager.recording.ceilings

@@ -308,3 +308,14 @@ def test_an_argument_is_shown_as_it_was_given_unless_it_is_long() -> None:
     texts = ["model=@engine.model", "n=4", f'prompt="{"x" * 99}"']
     shown = [each.shown() for each in parse_arguments(texts)]
     assert shown == ["model=@engine.model", "n=4", "prompt=…"]
+
+
+def test_class_methods_are_offered_beside_the_others(
+    loader: Callable[..., Target], tmp_path: Path
+) -> None:
+    text = "class E:\n @classmethod\n def go(cls): ...\n @staticmethod\n def st(): ...\n"
+    path = script(tmp_path, text)
+    with pytest.raises(UsageError) as caught:
+        loader(f"{path}:E")
+    assert caught.value.hint == f"name a method: `{path}:E.go`, `{path}:E.st`"
+    assert loader(f"{path}:E.go").function() is None

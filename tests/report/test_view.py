@@ -252,3 +252,11 @@ def test_passes_that_one_cause_keeps_from_running_are_said_once() -> None:
         "ceilings, gpu_trace passes skipped: the target ran on the CPU alone",
         "timing pass done in part: the target raised",
     ]
+
+
+def test_a_prefill_alone_lasts_to_the_calls_end() -> None:
+    timed = figures(unprofiled_ns=figures().unprofiled_ns)
+    for decode, until in ((4, "until the second step begins"), (0, "to its end")):
+        steps = msgspec.structs.replace(full().steps, decode=decode)
+        shown = text_of(view(full(prefill=timed, steps=steps)), width=120)
+        assert f"from the call {until}; median of" in shown
