@@ -69,11 +69,11 @@ def _unknown(code: str, codes: list[str]) -> UsageError:
 
 
 def _table(rules: list[ModuleType]) -> View:
-    from decodeprof.report.blocks import Column, Note, Row, Section, Span, Table, View, line
+    from decodeprof.report.blocks import Fact, Facts, Note, Section, View, line
 
-    rows = tuple(Row((line(Span(rule.CODE, "strong")), line(rule.TITLE))) for rule in rules)
     blocks = (
-        Table((Column("code"), Column("what it finds")), rows),
+        # Not a table, which would cut what is longer than the terminal is wide.
+        Facts(tuple(Fact(rule.CODE, line(rule.TITLE)) for rule in rules)),
         Note("hint", line("one in full: decodeprof explain CODE")),
     )
     return View(line(f"{len(rules)} rules"), (Section("rules", "", blocks),))

@@ -115,7 +115,7 @@ def _prediction(before: Diagnosis, after: Diagnosis) -> tuple[Prediction | None,
         return None, "one of the two has no decode steps"
     change = _change(one, two)
     if change is None:
-        return None, "none of the predicted changes was made: the counts are the same"
+        return None, "none of the changes that are predicted was made, as far as the counts show"
     told: WhatIf | None = getattr(before.what_if, change)
     if told is None:
         return None, f"the first one predicted nothing for what was done ({change})"
@@ -148,6 +148,14 @@ def _change(one: StepFigures, two: StepFigures) -> str | None:
     if fused:
         return "fusion"
     return "no_syncs" if unsynced else None
+
+
+_UNTIL = {
+    "yield": "the first yield",
+    "forward": "the end of the first forward",
+    "mark": "the end of the marked prefill",
+    "second_forward": "the second step",
+}
 
 
 def _arguments_differ(before: dict[str, str], after: dict[str, str]) -> list[str]:
@@ -185,6 +193,11 @@ def _caveats(before: Diagnosis, after: Diagnosis) -> list[str]:
     one, two = before.generation, after.generation
     if one and two and one.batch != two.batch:
         texts.append(f"The batch differs: {one.batch} before, {two.batch} after.")
+    if one and two and one.ttft_ns and two.ttft_ns and one.ttft_until != two.ttft_until:
+        ends = [_UNTIL[each.ttft_until or "second_forward"] for each in (one, two)]
+        texts.append(
+            f"First tokens are timed to different ends: {ends[0]} before, {ends[1]} after."
+        )
     if not (before.step and before.step.unprofiled_ns and after.step and after.step.unprofiled_ns):
         texts.append("Unprofiled times are not known on both sides: profiled host times mislead.")
     return texts

@@ -23,6 +23,15 @@ def test_without_a_code_all_rules_are_listed(capsys: Capture) -> None:
     assert lines[-1].strip() == "one in full: decodeprof explain CODE"
 
 
+def test_no_rules_title_is_cut(capsys: Capture) -> None:
+    assert run(group, ["explain", "--width", "64"]) == 0
+    out = capsys.readouterr().out
+    assert "…" not in out
+    assert "a matrix kernel far below the device's bandwidth and arithmetic rate" in " ".join(
+        out.split()
+    )
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_a_page_holds_all_that_the_docstring_says(code: str, capsys: Capture) -> None:
     assert run(group, ["explain", code, "--width", "72"]) == 0

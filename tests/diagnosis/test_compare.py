@@ -35,7 +35,7 @@ def took(ns: int) -> d.Distribution:
 def test_nothing_changed_is_no_prediction() -> None:
     found = compare(full(), full())
     assert found.prediction is None
-    assert "counts are the same" in (found.why_no_prediction or "")
+    assert "as far as the counts show" in (found.why_no_prediction or "")
     assert all(m.before == m.after for m in found.measures)
     assert found.gone == found.came == []
 
@@ -127,3 +127,20 @@ def test_arguments_that_differ_are_named() -> None:
     told = "The arguments differ: k is not given before, 1 after; n is 4 before, 8 after."
     assert told in compare(one, two).caveats
     assert not any("arguments differ" in text for text in compare(one, one).caveats)
+
+
+def until(sign: str) -> d.Diagnosis:
+    generation = full().generation
+    assert generation is not None
+    return msgspec.structs.replace(
+        full(), generation=msgspec.structs.replace(generation, ttft_until=sign)
+    )
+
+
+def test_first_tokens_that_are_timed_to_other_ends_are_said_to_be() -> None:
+    told = (
+        "First tokens are timed to different ends: the end of the first forward before, the first "
+        "yield after."
+    )
+    assert told in compare(until("forward"), until("yield")).caveats
+    assert not any("First tokens" in text for text in compare(until("mark"), until("mark")).caveats)
