@@ -103,6 +103,8 @@ def roll_up_all(
     todo = [s for s in sources if (s.url, s.fingerprint) not in done.seen]
     retried = frozenset(source.url for source in todo)
     gathered = _Gathered(table, still_failed(done.failed, retried))
+    if todo:
+        table.check_writable()
     # Rows of what is tried again go first: a row that is missing is made again, one that is there
     # twice is counted twice.
     table.put_failed(gathered.failed)

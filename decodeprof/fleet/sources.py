@@ -20,6 +20,7 @@ TRACES = (".json", ".json.gz", ".sqlite", ".nsys-rep")
 _PACKAGES = ("dask", "distributed", "fsspec", "pyarrow")
 _GLOB = frozenset("*?[")
 _MARKED = f"/{RECORDING_FILE}"
+_CREDENTIALS = "credentials and endpoints are taken from where the store's own tools take them"
 
 
 @dataclass(frozen=True)
@@ -57,16 +58,33 @@ def open_url(url: str) -> tuple[AbstractFileSystem, str]:
     """
     from fsspec.core import url_to_fs
 
-    try:
+    hint = "s3:// needs s3fs (in the extra `fleet`), gs:// gcsfs, hdfs:// a Hadoop client"
+    with store_errors(f"cannot open `{url}`", hint=hint):
         # A listing that was kept would hide what came since.
         filesystem, path = url_to_fs(url, use_listings_cache=False)
-    except (ImportError, ValueError) as error:
-        raise DecodeprofError(
-            f"cannot open `{url}`",
-            why=str(error),
-            hint="s3:// needs s3fs (in the extra `fleet`), gs:// gcsfs, hdfs:// a Hadoop client",
-        ) from None
     return filesystem, str(path)
+
+
+@contextlib.contextmanager
+def store_errors(what: str, *, hint: str) -> Iterator[None]:
+    """Turn whatever a store raises in the block into an error that says what could not be done.
+
+    Raises:
+        InputError: the store raised something.
+    """
+    try:
+        yield
+    except DecodeprofError:
+        raise
+    # Each store raises errors of its own kind; whichever it is, it is told.
+    except Exception as error:
+        # Some list every place in which they looked, one a line.
+        first = str(error).strip().partition("\n")[0]
+        raise InputError(
+            what,
+            why=f"{type(error).__name__}: {first}" if first else type(error).__name__,
+            hint=hint,
+        ) from error
 
 
 def find_sources(patterns: Sequence[str]) -> list[Source]:
@@ -84,7 +102,7 @@ def find_sources(patterns: Sequence[str]) -> list[Source]:
     found: dict[str, Source] = {}
     for pattern in patterns:
         filesystem, path = open_url(pattern)
-        with _told(pattern):
+        with store_errors(f"cannot list `{pattern}`", hint=_CREDENTIALS):
             sources = list(_sources(filesystem, path))
         if not sources:
             raise UsageError(
@@ -93,19 +111,6 @@ def find_sources(patterns: Sequence[str]) -> list[Source]:
             )
         found |= {source.url: source for source in sources}
     return [found[url] for url in sorted(found)]
-
-
-@contextlib.contextmanager
-def _told(pattern: str) -> Iterator[None]:
-    try:
-        yield
-    # Each store raises errors of its own kind; whichever it is, it is told.
-    except Exception as error:
-        raise InputError(
-            f"cannot list `{pattern}`",
-            why=f"{type(error).__name__}: {error}",
-            hint="credentials and endpoints are taken from where the store's own tools take them",
-        ) from error
 
 
 def _sources(filesystem: AbstractFileSystem, path: str) -> Iterator[Source]:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from decodeprof.errors import InputError, UsageError
 from decodeprof.fleet.rows import Row
 from decodeprof.fleet.schema import COLUMNS, SCHEMA_VERSION, arrow_schema
-from decodeprof.fleet.sources import Source, open_url
+from decodeprof.fleet.sources import Source, open_url, store_errors
 
 if typing.TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -25,6 +25,7 @@ if typing.TYPE_CHECKING:
 # A word, and not hive's name for no value: pandas cannot read a partition that is null in places.
 _NO_DAY = "unknown"
 _FAILED_FILE = "failed.parquet"
+_AGAIN = "what was written before is whole; run it again, or name another `--out`"
 
 
 @dataclass
@@ -59,6 +60,11 @@ class Table:
             UsageError: what is there is no such table, or one of another schema version.
             InputError: one of its files cannot be read.
         """
+        hint = "credentials and endpoints are taken from where the store's own tools take them"
+        with store_errors(f"cannot read the table `{self.url}`", hint=hint):
+            return self._read_done()
+
+    def _read_done(self) -> Done:
         self._check()
         done = Done()
         if not self._filesystem.exists(self._version):
@@ -76,6 +82,18 @@ class Table:
                 done.hashes[row["bytes"]].add(row["content_hash"])
         return done
 
+    def check_writable(self) -> None:
+        """Raise before any work is done what would keep its rows from being written.
+
+        Raises:
+            InputError: nothing can be written, or taken away again, there.
+        """
+        probe = f"{self._version}/.probe.unfinished"
+        with store_errors(f"cannot write the table `{self.url}`", hint=_AGAIN):
+            self._filesystem.makedirs(self._version, exist_ok=True)
+            self._filesystem.pipe_file(probe, b"decodeprof")
+            self._filesystem.rm_file(probe)
+
     def add(self, rows: Sequence[Row]) -> None:
         """Write rows of whole traces into files of their own, one for each day."""
         by_day: dict[str, list[Row]] = defaultdict(list)
@@ -91,8 +109,10 @@ class Table:
         name = f"day={_NO_DAY}/{_FAILED_FILE}"
         if rows:
             self._write(name, rows)
-        elif self._filesystem.exists(f"{self._version}/{name}"):
-            self._filesystem.rm_file(f"{self._version}/{name}")
+            return
+        with store_errors(f"cannot write the table `{self.url}`", hint=_AGAIN):
+            if self._filesystem.exists(f"{self._version}/{name}"):
+                self._filesystem.rm_file(f"{self._version}/{name}")
 
     def _check(self) -> None:
         if not self._filesystem.exists(self._root):
@@ -125,17 +145,10 @@ class Table:
         path = f"{self._version}/{name}"
         folder, _, base = path.rpartition("/")
         unfinished = f"{folder}/.{base}.unfinished"
-        try:
+        with store_errors(f"cannot write the table `{self.url}`", hint=_AGAIN):
             self._filesystem.makedirs(folder, exist_ok=True)
             self._filesystem.pipe_file(unfinished, sink.getvalue().to_pybytes())
             self._filesystem.mv(unfinished, path)
-        # Each store raises errors of its own kind; whichever it is, it is told.
-        except Exception as error:
-            raise InputError(
-                f"cannot write `{self.url}`",
-                why=f"{type(error).__name__}: {error}",
-                hint="what was written before is whole; run it again, or name another `--out`",
-            ) from error
 
 
 def _read(filesystem: AbstractFileSystem, name: str, *, all_columns: bool) -> list[Row]:

@@ -155,3 +155,18 @@ def test_the_command_takes_the_endpoint_from_the_environment_and_tells_what_is_n
     )
     assert done.returncode == 2
     assert done.stderr.startswith("error: `s3://nowhere/*.json` names no trace\n")
+
+
+def test_a_server_that_is_not_there_is_told_before_any_work(traces: Path) -> None:
+    gone = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "a"}
+    done = subprocess.run(
+        [sys.executable, "-m", "decodeprof", "rollup", str(traces), "--out=s3://fleet/o"],
+        env={**os.environ, **gone, "AWS_SECRET_ACCESS_KEY": "b", "AWS_MAX_ATTEMPTS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: cannot read the table `s3://fleet/o`\n")
+    assert "127.0.0.1:9" in done.stderr

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from decodeprof.errors import DecodeprofError, UsageError
-from decodeprof.fleet.sources import find_sources
+from decodeprof.fleet.sources import find_sources, store_errors
 from tests.fleet.conftest import BAD, GOOD
 
 
@@ -68,3 +68,12 @@ def test_what_names_nothing_is_asked_wrongly(name: str, tmp_path: Path) -> None:
 def test_a_protocol_that_nobody_knows_is_told() -> None:
     with pytest.raises(DecodeprofError, match="cannot open `gopher://bucket/x`"):
         find_sources(["gopher://bucket/x"])
+
+
+def test_an_error_of_a_store_is_told_by_its_first_line() -> None:
+    with (
+        pytest.raises(DecodeprofError) as told,
+        store_errors("cannot list `hdfs://x`", hint="install it"),
+    ):
+        raise OSError("no libjvm\nnot in /a\nnot in /b")
+    assert (told.value.what, told.value.why) == ("cannot list `hdfs://x`", "OSError: no libjvm")

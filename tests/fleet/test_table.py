@@ -82,3 +82,10 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, traces: Path) -> N
     table = Table(str(tmp_path / "file" / "table"))
     with pytest.raises(InputError, match="cannot write"):
         table.add(roll_up(source, frozenset()).rows)
+    with pytest.raises(InputError, match="cannot write"):
+        table.check_writable()
+
+
+def test_a_probe_leaves_nothing_behind(tmp_path: Path) -> None:
+    Table(str(tmp_path / "table")).check_writable()
+    assert [path.name for path in (tmp_path / "table").rglob("*")] == ["schema_version=1"]
