@@ -166,6 +166,15 @@ def caveats_of(evidence: Evidence, *, dilation: float | None) -> list[str]:
     texts = list(trace.caveats)
     if evidence.loaded.nsys is not None:
         texts += [f"nsys: {text}" for text in evidence.loaded.nsys.caveats]
+        if (
+            evidence.nsys is not None
+            and len(evidence.nsys.trace.device)
+            and not evidence.nsys.decode
+        ):
+            texts.append(
+                "nsys: no decode step was found in its trace, so it is not among the sources that "
+                "are set side by side"
+            )
     if recording is None:
         texts.append(
             "This trace came alone: it has no unprofiled time, so every time here is profiled "

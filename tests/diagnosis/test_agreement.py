@@ -132,6 +132,17 @@ def test_an_export_that_cannot_be_read_takes_nothing_with_it(tmp_path: Path) -> 
     assert any("`nsys.sqlite` is no SQLite database" in text for text in found.caveats)
 
 
+def test_an_export_without_steps_says_why_it_is_not_in_the_table(tmp_path: Path) -> None:
+    b = TraceBuilder()
+    b.launch("kernel", 2 * US)
+    seen = syncs_of(("loop.py", 9))
+    path = made(tmp_path / "r", nsys=as_nsys_sees(b.build()), gpu_trace=seen)
+    found = analyze_path(path).diagnosis
+    assert found.agreement is not None
+    assert "nsys" not in found.agreement.sources
+    assert any(text.startswith("nsys: no decode step was found") for text in found.caveats)
+
+
 def test_a_trace_that_came_alone_has_no_table(tmp_path: Path) -> None:
     path = write_kineto.write(tmp_path / "trace.json", loop())
     assert analyze_path(path).diagnosis.agreement is None
