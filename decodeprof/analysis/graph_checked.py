@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+import msgspec
+
 from decodeprof import units
 from decodeprof.analysis.graph_refusals import refusal
 from decodeprof.analysis.graph_segments import segments_of
@@ -22,6 +26,7 @@ _SHOWN_NAMES = 3
 def checked(run: GraphCheckRun) -> GraphCheck:
     """Judge what the process that captured handed over."""
     record = run.record
+    run = msgspec.structs.replace(run, attempts=[_grouped(each) for each in run.attempts])
     failed = next((each.error for each in run.attempts if each.error is not None), None)
     stopped = refusal(failed, record) if failed is not None else None
     whole = run.whole_step
@@ -112,8 +117,8 @@ def _why_wrong(attempts: list[Attempt], hazards: list[Hazard]) -> str:
     if wrong.python_changes:
         verb = "change" if len(wrong.python_changes) > 1 else "changes"
         return (
-            f"{_named(wrong.python_changes)} {verb} in each step ({wrong.python_changes[0].text}), "
-            f"and the graph keeps the value of its capture{_first(hazards, 'scalar')}"
+            f"{_named(wrong.python_changes)} {verb} in each step ({wrong.python_changes[0].text})"
+            f"{_first(hazards, 'scalar')}, and the graph keeps the value of its capture"
         )
     if wrong.error is not None:
         return f"it failed: {wrong.error.message.splitlines()[0]}"
@@ -126,6 +131,21 @@ def _first(hazards: list[Hazard], kind: HazardKind) -> str:
     """The first line at which two recorded steps differ in such a way, if they do."""
     found = next((each for each in hazards if each.kind == kind), None)
     return f" at {found.place.file}:{found.place.line}" if found is not None else ""
+
+
+def _grouped(attempt: Attempt) -> Attempt:
+    """The same with what a step changes alike in each layer told once."""
+    groups: dict[tuple[str, str, str], list[PythonChange]] = {}
+    for each in attempt.python_changes:
+        name = re.sub(r"\[\d+\]", "[…]", each.name)
+        groups.setdefault((name, each.kind, each.text), []).append(each)
+    changes = [
+        msgspec.structs.replace(same[0], name=name, text=f"{text}, {len(same)} times")
+        if len(same) > 1
+        else same[0]
+        for (name, _, text), same in groups.items()
+    ]
+    return msgspec.structs.replace(attempt, python_changes=changes)
 
 
 def _named(changes: list[PythonChange]) -> str:

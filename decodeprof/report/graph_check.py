@@ -89,8 +89,13 @@ def _refused(refusal: Refusal | None) -> list[Block]:
         Fact("change", line(refusal.change)),
     ]
     if refusal.op is not None:
-        rows.insert(0, Fact("operation", line(refusal.op.removeprefix("aten::"))))
+        rows.insert(0, Fact("operation", line(_short(refusal.op))))
     return [*blocks, Facts(tuple(rows))]
+
+
+def _short(op: str) -> str:
+    """``aten::add.Tensor`` as ``add``."""
+    return op.removeprefix("aten::").partition(".")[0]
 
 
 def _attempts(found: GraphCheck) -> Section | None:
@@ -191,7 +196,7 @@ def _segment_row(index: int, segment: Segment) -> Row:
     at = segment.stopped_at
     stopped = "the step's end"
     if at is not None:
-        stopped = f"{at.file}:{at.line}  {segment.stopped_by.removeprefix('aten::')}"
+        stopped = f"{at.file}:{at.line}  {_short(segment.stopped_by)}"
     first = segment.first
     return Row(
         (

@@ -140,7 +140,8 @@ def _told(one: Tensor, two: Tensor, noise: float) -> str:
         return ""
     share = float((one != two).float().mean())
     if one.is_floating_point():
-        return f"{100 * share:.3g} % of the elements differ, by up to {apart:.3g}"
+        far = f"by up to {apart:.3g}" if apart != float("inf") else "some are infinite or none"
+        return f"{100 * share:.3g} % of the elements differ, {far}"
     if one.numel() == 1:
         return f"{one.item()}, and {two.item()} from a replay"
     return f"{100 * share:.3g} % of the elements differ"
