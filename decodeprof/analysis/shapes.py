@@ -56,13 +56,10 @@ def step_uses(traffic: KernelTraffic, steps: Steps, step: int) -> list[OpUse]:
 
 def compared_steps(steps: Steps) -> I64:
     """The longest run of decode steps that follow each other and were measured."""
-    rows = [i for i in steps.rows("decode").tolist() if steps.measured[i]]
-    best: list[int] = []
-    run: list[int] = []
-    for row in rows:
-        run = [*run, row] if run and row == run[-1] + 1 else [row]
-        best = max(best, run, key=len)
-    return np.array(best, np.int64)
+    rows = steps.rows("decode")
+    rows = rows[steps.measured[rows]]
+    runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
+    return max(runs, key=len)
 
 
 def growing(traffic: KernelTraffic, steps: Steps) -> list[Growth] | None:
@@ -147,7 +144,7 @@ def _looked_up(uses: list[OpUse]) -> int | None:
 
 
 def _use_indices(traffic: KernelTraffic, steps: Steps, step: int) -> list[int]:
-    used = traffic.use[np.flatnonzero(steps.activity_step == step)]
+    used = traffic.use[steps.activities(step)]
     return list(dict.fromkeys(used[used != NONE].tolist()))
 
 

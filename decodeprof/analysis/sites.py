@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from decodeprof.analysis.gaps import Gaps
+from decodeprof.analysis.grouping import rows_by_value
 from decodeprof.analysis.host import blocking_calls
 from decodeprof.analysis.nesting import Nesting
 from decodeprof.analysis.steps.found import Steps
@@ -109,9 +110,10 @@ def sites_of(
     ordinal = decode_ordinals(steps)
     joined: dict[int, dict[str, Place]] = defaultdict(dict)
     used: Counter[tuple[str, int]] = Counter()
+    by_step = rows_by_value(steps.call_step[calls])
     for detector in seen:
         for step in rows.tolist():
-            mine = _detectable(trace, calls[steps.call_step[calls] == step])
+            mine = _detectable(trace, calls[by_step.get(step, np.empty(0, np.int64))])
             matched = _join(trace, mine, detector, ordinal[step])
             for row, matched_place in matched.items():
                 joined[row][detector.source] = matched_place

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from decodeprof.analysis.grouping import rows_by_value
 from decodeprof.analysis.replay.delays import TYPICAL_NODE_GAP_NS, TYPICAL_QUEUED_NS, Delays
 from decodeprof.analysis.replay.program import LAUNCH, Events, Program
 from decodeprof.analysis.replay.waits import WAIT
@@ -145,8 +146,7 @@ def last_wait(program: Program) -> Bool:
     if program.steps == 1:
         kept[waits[int(spent.argmax())]] = True
         return kept
-    for step in np.unique(events.step[waits]):
-        mine = np.flatnonzero(events.step[waits] == step)
+    for mine in rows_by_value(events.step[waits]).values():
         kept[waits[mine[int(spent[mine].argmax())]]] = True
     return kept
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from decodeprof.analysis.grouping import rows_by_value
 from decodeprof.analysis.launches import Launches
 from decodeprof.model.calls import CallKind
 from decodeprof.model.trace import I8, I64, NONE, SYNC_KINDS, Bool, Trace
@@ -111,7 +112,8 @@ def _returned_too_early(
     place = {int(row): at for at, row in enumerate(rows.tolist())}
     records = [int(row) for row in rows.tolist() if calls.kind[row] == CallKind.EVENT_RECORD]
     order = {row: i for i, row in enumerate(records)}
-    streams = trace.device.stream[launches.activity]
+    of_stream = rows_by_value(trace.device.stream[launches.activity])
+    nothing = np.empty(0, np.int64)
     ends = trace.device.end_ns[launches.activity]
     for at in np.flatnonzero((recorded_by != NONE) & (calls.kind[rows] == CallKind.SYNC)).tolist():
         returned = int(calls.end_ns[rows[at]])
@@ -119,8 +121,9 @@ def _returned_too_early(
         while index >= 0:
             row = records[index]
             until = int(np.searchsorted(launches.start_ns, calls.start_ns[row], side="right"))
-            mine = np.flatnonzero(streams[:until] == stream[place[row]])
-            if not len(mine) or int(ends[mine[-1]]) <= returned:
+            mine = of_stream.get(int(stream[place[row]]), nothing)
+            last = int(np.searchsorted(mine, until)) - 1
+            if last < 0 or int(ends[mine[last]]) <= returned:
                 break
             index -= 1
         recorded_by[at] = records[index] if index >= 0 else NONE

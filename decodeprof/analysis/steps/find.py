@@ -171,11 +171,10 @@ def _measured(
         if usual:
             full = usual[0][0]
             short = rows[(sizes < full) & (sizes >= (1 - 2 * ONE_OFF_SHARE) * full)]
-            for call in short:
-                activities = activity_step[trace.device.call == call]
-                for step in set(activities.tolist()) - {NONE}:
-                    measured[step] = False
-                    reasons[step] = "its graph replay was recorded with fewer nodes than others"
+            partial = np.isin(trace.device.call, short)
+            for step in set(activity_step[partial].tolist()) - {NONE}:
+                measured[step] = False
+                reasons[step] = "its graph replay was recorded with fewer nodes than others"
     return measured, reasons
 
 

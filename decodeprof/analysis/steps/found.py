@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from decodeprof.analysis.grouping import rows_by_value
 from decodeprof.analysis.steps.cuts import Method, Period, Phase
 from decodeprof.model.trace import I32, I64, Bool
 
@@ -46,11 +48,19 @@ class Steps:
         """Indices of the steps of one phase."""
         return np.array([i for i, p in enumerate(self.phases) if p == phase], np.int64)
 
-    @property
+    @cached_property
     def window_ns(self) -> I64:
         """Length of each step's device window; -1 where nothing ran."""
         known = self.device_start_ns >= 0
         return np.where(known, self.device_end_ns - self.device_start_ns, -1)
+
+    def activities(self, step: int) -> I64:
+        """Rows of `Trace.device` that belong to a step, ascending."""
+        return self._activities.get(step, np.empty(0, np.int64))
+
+    @cached_property
+    def _activities(self) -> dict[int, I64]:
+        return rows_by_value(self.activity_step)
 
     def decode(self) -> I64:
         """The decode steps to take figures from: steady ones, else whatever was measured."""

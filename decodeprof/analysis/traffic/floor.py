@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-import numpy as np
-
 from decodeprof.analysis.families import family
 from decodeprof.analysis.steps.found import Steps
 from decodeprof.analysis.traffic import products
@@ -79,7 +77,7 @@ def step_floor(
         model: what the recording says of the model: an upper bound on the weights, and all that is
             known of them where no op has shapes.
     """
-    rows = np.flatnonzero(steps.activity_step == step).astype(np.int64)
+    rows = steps.activities(step)
     uses = _uses(traffic, rows)
     notes: list[str] = []
     unsized = _unsized(trace, traffic, rows)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from decodeprof.analysis.grouping import rows_by_value
 from decodeprof.analysis.steps.found import Steps
 from decodeprof.analysis.traffic.attribution import Ops, count_ops
 from decodeprof.analysis.traffic.columns import Columns, KernelTraffic, OpUse, Source
@@ -86,12 +87,13 @@ def stretches_without_shapes(trace: Trace, steps: Steps | None, source: I8) -> l
     graphed = in_graph(trace)
     rows = np.flatnonzero(graphed & (trace.device.call != NONE))
     found = [
-        _in_node_order(trace, rows[trace.device.call[rows] == call])
-        for call in np.unique(trace.device.call[rows])
+        _in_node_order(trace, rows[places])
+        for places in rows_by_value(trace.device.call[rows]).values()
     ]
     if "shapes" not in trace.captured and steps is not None:
         plain = np.where(graphed, NONE, steps.activity_step)
-        found += [np.flatnonzero(plain == step) for step in range(steps.count)]
+        by_step = rows_by_value(plain)
+        found += [by_step[step] for step in range(steps.count) if step in by_step]
     return [
         stretch.astype(np.int64)
         for stretch in found

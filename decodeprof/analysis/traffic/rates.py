@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from decodeprof.analysis.grouping import rows_by_value
 from decodeprof.analysis.intervals import union
 from decodeprof.analysis.steps.found import Steps
 from decodeprof.analysis.traffic.columns import KernelTraffic
@@ -48,8 +49,8 @@ def name_rates(trace: Trace, traffic: KernelTraffic, rows: I64) -> list[NameRate
     """Sum up rows of `Trace.device` by name, longest total time first."""
     lengths = trace.device.end_ns - trace.device.start_ns
     found = []
-    for name in np.unique(trace.device.name[rows]).tolist():
-        mine = rows[trace.device.name[rows] == name]
+    for name, places in rows_by_value(trace.device.name[rows]).items():
+        mine = rows[places]
         own = (traffic.counted_at[mine] == mine).all()
         time = int(lengths[mine].sum())
         size = int(traffic.bytes[mine].sum()) if own else None
@@ -82,7 +83,7 @@ def step_rates(trace: Trace, steps: Steps, traffic: KernelTraffic, *, step: int)
         traffic: what its kernels moved.
         step: index of the step.
     """
-    rows = np.flatnonzero(steps.activity_step == step).astype(np.int64)
+    rows = steps.activities(step)
     starts, ends = trace.device.start_ns[rows], trace.device.end_ns[rows]
     known = traffic.known[rows]
     size = int(traffic.bytes[rows[known]].sum())
