@@ -16,6 +16,8 @@ from decodeprof.analysis.steps.cuts import Context, Cut, Cuts, Phase, is_trainin
 from decodeprof.analysis.steps.queries import QueryLengths
 from decodeprof.model.trace import Trace
 
+_NOTED = (mark.FORWARD, mark.REPLAY, mark.YIELD, mark.LOOP)
+"""What the capture notes where a step begins, unless the target marks its steps."""
 _VLLM = re.compile(r"execute_(?:\d+_)?context_(\d+)\(.*?\)_generation_(\d+)\(")
 _SGLANG = re.compile(r"step\[(\w+)\b.*\]")
 _PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")
@@ -37,8 +39,24 @@ def find(trace: Trace, context: Context) -> Cuts | None:
         ]
         if not rows or (phase_of is not _user_phase and is_training(trace)):
             continue
-        return _cuts(trace, rows, text, exact=phase_of is _user_phase)
+        cuts = _cuts(trace, rows, text, exact=phase_of is _user_phase)
+        if cuts.single and phase_of is _user_phase and _is_call(trace, cuts.cuts[0]):
+            continue
+        return cuts
     return None
+
+
+def _is_call(trace: Trace, only: Cut) -> bool:
+    """Whether a lone mark is around a call and not a step: the capture noted several steps in it.
+
+    One forward or replay in it may be a step's; each of several begins one.
+    """
+    table = trace.annotations
+    inside = table.start_ns >= only.start_ns
+    if only.end_ns is not None:
+        inside &= table.start_ns < only.end_ns
+    names = [mark.parse(trace.names[name]) for name in table.name[inside].tolist()]
+    return sum(name is not None and name[0] in _NOTED for name in names) > 1
 
 
 def _cuts(trace: Trace, rows: list[tuple[int, str]], text: str, *, exact: bool) -> Cuts:

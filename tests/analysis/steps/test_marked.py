@@ -99,6 +99,20 @@ def test_one_mark_is_one_step_and_not_steady() -> None:
 
 
 @pytest.mark.parametrize(
+    ("noted", "method"), [(1, "annotation"), (4, "forwards")], ids=["a step", "a call"]
+)
+def test_one_mark_around_several_forwards_is_the_call_and_no_step(noted: int, method: str) -> None:
+    b = TraceBuilder()
+    with b.annotation(mark.label(mark.STEP, phase="decode")):
+        for _ in range(noted):
+            with b.annotation(mark.label(mark.FORWARD, m=0, q=1)):
+                forward(b, query=1, layers=2, kernel_ns=2 * US)
+            take_token(b)
+    steps = found(b)
+    assert (steps.method, steps.count) == (method, noted)
+
+
+@pytest.mark.parametrize(
     ("names", "phases"),
     [
         (
