@@ -66,6 +66,14 @@ def _copy(database: sqlite3.Connection) -> None:
                 f'CREATE TABLE main."{table}" AS SELECT name, value FROM theirs."{table}" '
                 f"WHERE {wanted}"
             )
+    if "DIAGNOSTIC_EVENT" in tables and {"severity", "text"} <= set(
+        _columns(database, "DIAGNOSTIC_EVENT")
+    ):
+        # Warnings and errors; those that name a file tell of the machine.
+        database.execute(
+            "CREATE TABLE main.DIAGNOSTIC_EVENT AS SELECT severity, text FROM "
+            "theirs.DIAGNOSTIC_EVENT WHERE severity IN (2, 3) AND text NOT LIKE '%/%'"
+        )
     if "StringIds" in tables:
         _copy_strings(database, [table for table in tables if table.startswith(_WHOLE)])
 

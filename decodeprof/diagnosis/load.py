@@ -182,8 +182,13 @@ def _must_hold_gpu_activity(trace: Trace, name: str) -> None:
     if trace.kind == "nsys":
         raise InputError(
             f"`{name}` holds no GPU activity",
-            why="it has no kernels, copies, sets or graph launches: nsys ran without CUDA tracing, "
-            "or nothing ran on a GPU while it collected",
+            why="\n".join(
+                [
+                    "it has no kernels, copies, sets or graph launches: nsys ran without CUDA "
+                    "tracing, or nothing ran on a GPU while it collected",
+                    *trace.caveats,
+                ]
+            ),
             hint="record with `nsys profile --trace=cuda,nvtx --cuda-graph-trace=node`, and mind "
             "that a `--capture-range` may hold nothing",
         )

@@ -141,6 +141,7 @@ def _read(reader: Reader, name: str) -> Export:
     device_pid, sync_pid = _only_process(device_pid, call_pid), _only_process(sync_pid, call_pid)
     device_table = _join_by_process(device_table, device_pid, call_table, call_pid)
     _whole_graphs_caveat(reader, device_table)
+    reader.caveats += host.warnings(reader)
     infos = _device_infos(reader.database)
     started = _first(reader.database, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
     whole = Trace(

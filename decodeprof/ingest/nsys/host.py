@@ -175,3 +175,21 @@ def pauses(reader: Reader) -> list[tuple[int, int]]:
             own |= rows["type"] <= 1
         found += zip(rows["start"][own].tolist(), rows["end"][own].tolist(), strict=True)
     return sorted(found)
+
+
+_WARNING, _ERROR = 2, 3
+"""Levels in DIAGNOSTIC_EVENT.severity."""
+_OF_THE_TRACE = re.compile(r"\bCUDA\b|\blost\b|\bdropped\b|\bbuffer", re.IGNORECASE)
+"""What else nsys warns of (CPU sampling, other APIs) is not read here."""
+_MOST_WARNINGS = 4
+
+
+def warnings(reader: Reader) -> list[str]:
+    """What nsys itself warned of while it traced CUDA, each text once."""
+    source = reader.database.find("DIAGNOSTIC_EVENT")
+    if source is None or not {"severity", "text"} <= source.columns:
+        return []
+    rows = reader.database.records(source, ("severity", "text"))
+    texts = [str(row["text"]).strip() for row in rows if row["severity"] in (_WARNING, _ERROR)]
+    found = dict.fromkeys(text for text in texts if _OF_THE_TRACE.search(text))
+    return [f"nsys warned: {text}" for text in list(found)[:_MOST_WARNINGS]]

@@ -81,6 +81,17 @@ def test_an_export_of_a_run_without_a_gpu(tmp_path: Path) -> None:
     assert "--trace=cuda" in error.hint
 
 
+def test_what_nsys_warned_of_is_told(export: Path) -> None:
+    change(export, "CREATE TABLE DIAGNOSTIC_EVENT (severity INTEGER, text TEXT)")
+    told = ((2, "No CUDA events collected."), (2, "Scheduling is absent."), (1, "CUDA is there."))
+    for severity, text in (*told, told[0]):
+        change(export, f"INSERT INTO DIAGNOSTIC_EVENT VALUES ({severity}, '{text}')")
+    assert read_trace(export).caveats == ("nsys warned: No CUDA events collected.",)
+    for kind in ("KERNEL", "MEMCPY", "RUNTIME"):
+        change(export, f"DELETE FROM CUPTI_ACTIVITY_KIND_{kind}")
+    assert "\nnsys warned: No CUDA events collected." in refused(export).why
+
+
 def test_launches_without_kernels_are_no_idle_device(export: Path) -> None:
     with closing(sqlite3.connect(export)) as database:
         for kind in ("KERNEL", "MEMCPY"):
