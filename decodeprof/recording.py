@@ -192,14 +192,31 @@ class CudagraphSkip(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
+class CompileEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A graph break or a recompile, with its line."""
+
+    kind: str
+    """graph_break | recompile."""
+    reason: str
+    """Its first line; the whole text is in `graph_breaks` or `recompiles`."""
+    where: str | None = None
+    """``file:line``: the line that breaks, or that led to the guard that failed."""
+    function: str = ""
+    count: int = 1
+
+
 class CompileInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What torch.compile did in this process; present only when it was used."""
 
     graph_breaks: list[str] = []
     recompiles: list[str] = []
+    events: list[CompileEvent] = []
+    """Both of them, by line; empty in recordings made before they were kept."""
     cudagraph_skips: list[CudagraphSkip] = []
     cudagraphs_asked: bool | None = None
     partitions: int | None = None
+    """Parts that one function was cut into, at most; None: none was told of."""
+    partition_reasons: list[str] = []
     compiled_graphs: int | None = None
 
 

@@ -15,13 +15,16 @@ from typing import Any
 import torch
 
 from decodeprof.capture.places import Places
-from decodeprof.recording import CompileInfo, CudagraphSkip
+from decodeprof.recording import CompileEvent, CompileInfo, CudagraphSkip
 
 _MODULES = ("cudagraph_utils", "cudagraph_trees", "compile_fx", "scheduler")
 _ARTIFACTS = ("cudagraphs", "perf_hints")
 # The prefix may stand twice, and older releases say "cudagraph" or "disabling".
 _SKIP = re.compile(r"(?:skipping|disabling) cudagraphs?\b(?: due to)?", re.I)
 _WHERE = re.compile(r'File "([^"]+)", line (\d+)')
+_GUARD = re.compile(r"^\s*\d+/\d+:\s*")
+# "reason=cpu ops, 2 ops" in one release, "partition due to …" in another.
+_CUT = re.compile(r"\breason\s*=|partition(?:ed)? (?:due to|because)", re.I)
 _PARTITIONS = re.compile(r"Created (\d+) graph partitions")
 _MAX_REASON_LENGTH = 600
 _MAX_LISTED = 50
@@ -40,6 +43,7 @@ class CompileWatch:
                 # How torch names the loggers that TORCH_LOGS switches.
                 name = f"torch._inductor.{module}.__{artifact}"
                 logging.getLogger(name).addHandler(handler)
+        _let_partitions_through(self._messages)
         self._watch_modes()
 
     def _watch_modes(self) -> None:
@@ -81,20 +85,44 @@ class CompileWatch:
         return CompileInfo(
             graph_breaks=breaks[:_MAX_LISTED],
             recompiles=self._recompiles(places),
+            events=[*_breaks(places), *_recompiled(places)][:_MAX_LISTED],
             cudagraph_skips=skips,
             cudagraphs_asked=self._asked or always,
             partitions=max(partitions, default=None),
+            partition_reasons=self._partition_reasons(places),
             compiled_graphs=compiled_graphs(),
         )
 
     def _skips(self, places: Places) -> list[CudagraphSkip]:
-        texts = Counter(text for text in self._messages if _SKIP.search(text))
+        texts = Counter(
+            text
+            for text in self._messages
+            # A small partition that gets no graph of its own is no function that gets none.
+            if _SKIP.search(text) and not text.startswith("Partition")
+        )
         skips = []
         for text, times in texts.items():
             found = _WHERE.search(text)
             where = f"{places.shorten(found[1])}:{found[2]}" if found else None
             skips.append(CudagraphSkip(reason=_cut(places, text), where=where, count=times))
         return skips[:_MAX_LISTED]
+
+    def _partition_reasons(self, places: Places) -> list[str]:
+        """Each reason with its line, which is logged after it, outermost frame first."""
+        found: dict[str, str | None] = {}
+        current: str | None = None
+        for text in self._messages:
+            where = _WHERE.search(text)
+            if _CUT.search(text):
+                current = _cut(places, text)
+                found.setdefault(current, None)
+            elif where is None and not text.startswith("     "):
+                current = None
+            elif where is not None and current is not None and not places.is_torch(where[1]):
+                found[current] = f"{places.shorten(where[1])}:{where[2]}"
+        return [f"{text} ({where})" if where else text for text, where in found.items()][
+            :_MAX_LISTED
+        ]
 
     @staticmethod
     def _recompiles(places: Places) -> list[str]:
@@ -104,6 +132,80 @@ class CompileWatch:
             for code, reasons in failures.items()
             for reason in reasons
         ][:_MAX_LISTED]
+
+
+def _breaks(places: Places) -> list[CompileEvent]:
+    """Graph breaks by line. Where dynamo keeps no stacks, their texts alone are known."""
+    reasons: Any = getattr(sys.modules["torch._dynamo.utils"], "graph_break_reasons", [])
+    found: Counter[tuple[str, str | None, str]] = Counter()
+    for each in reasons:
+        if not getattr(each, "graph_break", True):
+            continue
+        frames = getattr(each, "user_stack", None) or []
+        own = [frame for frame in frames if not places.is_torch(frame.filename)] or frames
+        where, function = None, ""
+        if own:
+            where, function = f"{places.shorten(own[-1].filename)}:{own[-1].lineno}", own[-1].name
+        found[_first_line(places, str(each.reason)), where, function] += 1
+    return [
+        CompileEvent(kind="graph_break", reason=reason, where=where, function=function, count=times)
+        for (reason, where, function), times in found.items()
+    ]
+
+
+def _recompiled(places: Places) -> list[CompileEvent]:
+    """Recompiles, one for each guard that failed."""
+    failures: Any = getattr(sys.modules["torch._dynamo.utils"], "guard_failures", {})
+    events = []
+    for code, reasons in failures.items():
+        for text in map(str, reasons):
+            named = _WHERE.search(text)
+            file, line = (named[1], named[2]) if named else (code.co_filename, code.co_firstlineno)
+            events.append(
+                CompileEvent(
+                    kind="recompile",
+                    reason=_first_line(places, _GUARD.sub("", text)),
+                    where=f"{places.shorten(file)}:{line}",
+                    function=code.co_name,
+                )
+            )
+    return events
+
+
+def _first_line(places: Places, text: str) -> str:
+    """A text's first line, without the comment that dynamo sets behind a guard."""
+    line = next((each for each in text.strip().splitlines() if each.strip()), "")
+    return _cut(places, line.split("  #")[0])
+
+
+class _ShownAsBefore(logging.Filter):
+    """Keeps what is logged below the level that was shown before, and shows it to nobody else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[list[str]] = []
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is shown."""
+        above = logging.getLogger(record.name).parent
+        shown = above is None or record.levelno >= above.getEffectiveLevel()
+        if not shown:
+            for messages in self.kept:
+                messages.append(record.getMessage())
+        return shown
+
+
+def _let_partitions_through(messages: list[str]) -> None:
+    """Hear of partitions, which are logged for debugging alone; nobody else is shown more."""
+    logger = logging.getLogger("torch._inductor.scheduler.__cudagraphs")
+    known = next((each for each in logger.filters if isinstance(each, _ShownAsBefore)), None)
+    if known is None:
+        if logger.isEnabledFor(logging.DEBUG):
+            return
+        known = _ShownAsBefore()
+        logger.addFilter(known)
+        logger.setLevel(logging.DEBUG)
+    known.kept.append(messages)
 
 
 def compiled_graphs() -> int:

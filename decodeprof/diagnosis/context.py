@@ -51,6 +51,10 @@ def about_of(evidence: Evidence) -> About:
             "cudagraph skips": [
                 f"{s.reason}{f' ({s.where})' if s.where else ''}" for s in compiled.cudagraph_skips
             ],
+            "partitions": [
+                *([f"{compiled.partitions} of one function"] if compiled.partitions else []),
+                *compiled.partition_reasons,
+            ],
         }
         if compiled
         else {},

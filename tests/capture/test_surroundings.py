@@ -141,6 +141,36 @@ def test_graph_breaks_and_recompiles_are_listed() -> None:
     assert info is not None
     assert len(info.graph_breaks) >= 1
     assert any("size" in reason for reason in info.recompiles)
+    line = step.__wrapped__.__code__.co_firstlineno + 2  # type: ignore[attr-defined]
+    told = {(event.kind, event.where) for event in info.events}
+    assert ("graph_break", f"{HERE.name}:{line}") in told
+    assert [event.reason for event in info.events if event.kind == "recompile"]
+    assert all("\n" not in event.reason and "/0:" not in event.reason for event in info.events)
+
+
+def test_partitions_are_heard_of_and_nobody_else_is_shown_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logger = logging.getLogger("torch._inductor.scheduler.__cudagraphs")
+    try:
+        watch = CompileWatch()
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+        logger.debug("Created %d graph partitions: %d cudagraphable, %d non-cudagraphable", 3, 2, 1)
+        logger.debug("    buf0: reason=cpu ops, ir=Pointwise")
+        logger.debug('           File "%s", line 40, in step', HERE)
+        logger.debug(
+            "Partition %d has %d kernels, below minimum size %d, skipping cudagraph", 1, 1, 3
+        )
+        logger.debug("Created 2 graph partitions: 1 cudagraphable, 1 non-cudagraphable")
+        info = watch.info(Places(str(HERE.parent)))
+    finally:
+        logger.setLevel(logging.NOTSET)
+        logger.filters.clear()
+    assert info is not None
+    assert info.partitions == 3
+    assert info.partition_reasons == [f"buf0: reason=cpu ops, ir=Pointwise ({HERE.name}:40)"]
+    assert info.cudagraph_skips == []
+    assert [each for each in caplog.records if each.name == logger.name] == []
 
 
 def test_processes_below_ours_that_hold_a_file_open(tmp_path: Path) -> None:

@@ -94,6 +94,10 @@ def _pieces(case: Case, step: StepFigures, compiled: CompileInfo | None) -> Outc
         evidence.append(
             telling.measured(f"compile created {compiled.partitions} partitions of one function")
         )
+        evidence += [
+            telling.measured(f"a partition ends at {text}")
+            for text in compiled.partition_reasons[:_REASONS]
+        ]
     evidence += _reasons(compiled)
     if graph is not None:
         evidence.append(telling.assumption(graph))
