@@ -52,6 +52,9 @@ def test_the_measured_step_replaces_the_prediction(tmp_path: Path) -> None:
     shown = text(view(diagnosis), width=120)
     assert "measured: `Model` was captured and replayed in the loop, 20 steps" in shown
     assert "`Model` is captured, and its replay is the step" in shown
+    (finding,) = [each for each in diagnosis.findings if each.code == "graph-missing"]
+    assert finding.evidence[-1].kind == "MEASURED"
+    assert "a capture was tried: `Model` is captured" in finding.evidence[-1].text
 
 
 @pytest.mark.parametrize("attempt", [Attempt(captured=True, matches=False), Attempt()])

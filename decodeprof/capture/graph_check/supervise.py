@@ -19,7 +19,7 @@ from decodeprof.capture.job import Failed, Job, Order, Progress
 from decodeprof.capture.process import run_child
 from decodeprof.capture.supervise import ending
 from decodeprof.capture.target import parse_spec
-from decodeprof.errors import TargetError, UsageError
+from decodeprof.errors import EXIT_INTERRUPTED, TargetError, UsageError
 from decodeprof.model.graph_check import GraphCheckRun
 
 _CHILD = "decodeprof.capture.graph_check.child"
@@ -57,7 +57,10 @@ def check_graph(job: Job, *, progress: Callable[[Progress], None]) -> GraphCheck
         return msgspec.structs.replace(run, caveats=[*run.caveats, _early(told)])
     if told.asked_wrongly:
         raise UsageError(told.what, why=told.why, hint=told.hint)
-    raise TargetError(told.what, why=told.why, hint=told.hint)
+    stopped = TargetError(told.what, why=told.why, hint=told.hint)
+    if outcome.ended_by == "interrupt":
+        stopped.exit_code = EXIT_INTERRUPTED
+    raise stopped
 
 
 def _read(path: Path) -> GraphCheckRun | None:

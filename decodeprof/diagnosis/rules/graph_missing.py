@@ -72,6 +72,7 @@ def judge(case: Case) -> Outcome:
         telling.assumption(graph),
         *_compiled(case),
         *_in_the_way(case),
+        *_tried(case),
     ]
     found = telling.finding(
         case,
@@ -124,6 +125,12 @@ def _in_the_way(case: Case) -> list[Evidence]:
             )
         )
     return facts
+
+
+def _tried(case: Case) -> list[Evidence]:
+    """What came of capturing the step, where that was tried."""
+    check = case.diagnosis.graph_check
+    return [] if check is None else [telling.measured(f"a capture was tried: {check.sentence}")]
 
 
 def _where(case: Case) -> list[Where]:
