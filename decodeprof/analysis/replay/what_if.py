@@ -223,8 +223,10 @@ class _Teller:
             share=GRAPH_SHARE,
             least_ns=0,
             assumes=(
-                f"{pieces:.3g} graph launches a step replace all others, and the waits between "
-                "them stay."
+                "one graph launch a step replaces all others, and the wait beside it stays."
+                if round(pieces, 2) == 1
+                else f"{pieces:.3g} graph launches a step replace all others, and the waits "
+                "between them stay."
             ),
         )
 
