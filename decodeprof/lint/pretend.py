@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -75,23 +75,55 @@ def _follow_threads(patches: Patches, mode: PretendMode) -> None:
     patches.set(threading.Thread, "start", started)
 
 
-def _state() -> dict[str, Any]:
-    return {
-        "dtype": torch.get_default_dtype(),
-        "grad": torch.is_grad_enabled(),
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "threads": torch.get_num_threads(),
-        "matmul": torch.get_float32_matmul_precision(),
-        "device": default_devices.CURRENT_DEVICE,
-    }
+def _cpu_autocast() -> tuple[bool, torch.dtype]:
+    return torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
 
-def _restore(before: dict[str, Any]) -> None:
+def _set_cpu_autocast(before: tuple[bool, torch.dtype]) -> None:
+    torch.set_autocast_enabled("cpu", before[0])
+    torch.set_autocast_dtype("cpu", before[1])
+
+
+def _default_device() -> Any:
+    return default_devices.CURRENT_DEVICE
+
+
+def _set_default_device(before: Any) -> None:
+    if before != default_devices.CURRENT_DEVICE:
+        torch.set_default_device(before)
+
+
+def _flag(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    return (lambda: getattr(owner, name)), (lambda before: setattr(owner, name, before))
+
+
+_backends: Any = torch.backends
+_SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.is_grad_enabled, torch.set_grad_enabled),
+    (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    (torch.get_num_threads, torch.set_num_threads),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (torch.is_anomaly_enabled, torch.set_anomaly_enabled),
+    (torch.is_warn_always_enabled, torch.set_warn_always),
+    (_cpu_autocast, _set_cpu_autocast),
+    _flag(_backends.cudnn, "enabled"),
+    _flag(_backends.cudnn, "benchmark"),
+    _flag(_backends.cudnn, "deterministic"),
+    (_backends.cuda.flash_sdp_enabled, _backends.cuda.enable_flash_sdp),
+    (_backends.cuda.mem_efficient_sdp_enabled, _backends.cuda.enable_mem_efficient_sdp),
+    (_backends.cuda.math_sdp_enabled, _backends.cuda.enable_math_sdp),
+    (_default_device, _set_default_device),
+)
+"""What a program may switch for good in its process: how each is asked for, and set."""
+
+
+def _state() -> list[Any]:
+    return [asked() for asked, _ in _SWITCHES]
+
+
+def _restore(before: list[Any]) -> None:
     """Put back what the target may have changed for good."""
-    torch.set_default_dtype(before["dtype"])
-    torch.set_grad_enabled(before["grad"])
-    torch.use_deterministic_algorithms(before["deterministic"])
-    torch.set_num_threads(before["threads"])
-    torch.set_float32_matmul_precision(before["matmul"])
-    if before["device"] != default_devices.CURRENT_DEVICE:
-        torch.set_default_device(before["device"])
+    for (asked, put_back), value in zip(_SWITCHES, before, strict=True):
+        if asked() != value:
+            put_back(value)

@@ -48,6 +48,12 @@ def state() -> dict[str, Any]:
         "constructors": _device_constructors(),
         "available": torch.cuda.is_available(),
         "autocast": torch.is_autocast_enabled("cpu"),
+        "precision": torch.get_float32_matmul_precision(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "anomaly": torch.is_anomaly_enabled(),
+        "benchmark": torch.backends.cudnn.benchmark,
+        "flash": torch.backends.cuda.flash_sdp_enabled(),
+        "start of threads": threading.Thread.start,
     }
 
 
@@ -69,6 +75,12 @@ def test_nothing_is_left_behind() -> None:
         torch.set_default_device("cuda")
         torch.set_default_dtype(torch.float64)
         torch.set_grad_enabled(False)
+        torch.set_float32_matmul_precision("medium")
+        torch.use_deterministic_algorithms(True)
+        torch.set_anomaly_enabled(True)
+        torch.set_autocast_enabled("cpu", True)
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cuda.enable_flash_sdp(False)
         torch.set_num_threads(torch.get_num_threads())
         kept = torch.ones(2)
         assert kept.is_cuda
