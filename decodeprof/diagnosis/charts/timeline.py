@@ -139,7 +139,8 @@ def _device_track(
     call = table.call[rows]
     known = call != NONE
     latency = np.full(len(rows), NONE, np.int64)
-    latency[known] = np.maximum(table.start_ns[rows] - trace.calls.start_ns[call], 0)[known]
+    late = table.start_ns[rows[known]] - trace.calls.start_ns[call[known]]
+    latency[known] = np.maximum(late, 0)
     op = np.full(len(rows), NONE, np.int64)
     op[known] = evidence.nesting.outermost_op[call[known]]
     return DeviceTrack(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 
@@ -336,4 +337,4 @@ def _data(found: Timeline, charts: Charts, decode_sites: int) -> dict[str, objec
 
 
 def _differences(values: list[int]) -> list[int]:
-    return [value - before for before, value in zip([0, *values[:-1]], values, strict=True)]
+    return [value - before for before, value in pairwise([0, *values])]

@@ -1,0 +1,175 @@
+"""Does anything but a clear error come out of a damaged trace? Thousands of them are tried.
+
+    DECODEPROF_TRACES=/path/to/traces python -m tests.bench.fuzz --inputs 5000
+
+Seeds are stretches of real traces, those that ship and those of the folder that DECODEPROF_TRACES
+names, in every layout. Each input is one with a few random changes of its bytes; it is analysed,
+and its report and page are drawn. What may come out is a report or a `DecodeprofError`, in a few
+seconds. Inputs on which anything else happened are kept in a folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import tempfile
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from decodeprof.cli.pages import page_text
+from decodeprof.diagnosis.pipeline import analyze_path
+from decodeprof.errors import DecodeprofError
+from tests.traces import folder
+from tests.write_kineto import LAYOUTS, Number, lay_out
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+EVENTS = 250
+SLOW_S = 10.0
+_ODD = (
+    *(b"NaN", b"-Infinity", b"1e999", b"-1", b"0", b"0.000", b"null", b"true", b'""', b'"'),
+    *(b"\\", b"{", b"}", b"[", b"]", b",", b":", b"\x00", b"\xff", b"\xed\xa0\x80", b"\n"),
+    *(b"9223372036854775808", b"99999999999999999999.999", b"[[[[", b'{"ph": "X"}', b"},\n  {"),
+    *(b"INFO:2026-01-01 00:00:00 1:1 a.cpp:1] x\n", b'"traceEvents": [', b"</script>", b"[red]"),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one input."""
+
+    kind: str
+    """read | read, with caveats | refused | escaped | slow"""
+    text: str
+    seconds: float
+
+
+def seeds() -> list[bytes]:
+    """Stretches of real traces, as text."""
+    traces = folder()
+    places = [FIXTURES] if traces is None else [FIXTURES, traces / "torch", traces / "h200"]
+    paths = sorted(path for place in places for path in place.rglob("*.json.gz"))
+    return [seed for i, path in enumerate(paths) for seed in stretches(path, i)]
+
+
+def stretches(path: Path, turn: int) -> list[bytes]:
+    """The first events in time of a trace, and some of its middle, each in another layout."""
+    try:
+        whole = json.loads(gzip.decompress(path.read_bytes()), parse_float=Number)
+    except ValueError:
+        return []
+    events = whole if isinstance(whole, list) else whole.get("traceEvents", [])
+    timed = [event for event in events if isinstance(event, dict) and event.get("ph") == "X"]
+    timed.sort(key=lambda event: float(event.get("ts") or 0))
+    top: dict[str, Any] = {} if isinstance(whole, list) else dict(whole, traceEvents=None)
+    top.pop("traceEvents", None)
+    found = []
+    for at, start in enumerate((0, len(timed) // 2)):
+        layout = LAYOUTS[(turn + at) % len(LAYOUTS)]
+        chosen = timed[start : start + EVENTS]
+        found.append(lay_out(top, chosen, layout, bare_list=not top).encode("utf-8", "replace"))
+    return found
+
+
+def mutated(seed: bytes, chance: random.Random) -> bytes:
+    """The text with one to eight changes; sometimes packed, and damaged once more."""
+    text = bytearray(seed)
+    for _ in range(chance.randint(1, 8)):
+        at = chance.randrange(len(text)) if text else 0
+        way = chance.randrange(7)
+        if way == 0 and text:
+            text[at] = chance.randrange(256)
+        elif way == 1:
+            del text[at : at + chance.choice((1, 3, 30, 3000))]
+        elif way == 2:
+            text[at:at] = chance.choice(_ODD)
+        elif way == 3:
+            text[at:at] = text[at : at + chance.choice((10, 400, 5000))]
+        elif way == 4 and chance.random() < 0.2:
+            del text[at:]
+        elif way == 5:
+            text[at : at + 40] = bytes(chance.randrange(256) for _ in range(40))
+        else:
+            _other_value(text, chance)
+    if chance.random() < 0.1:
+        packed = bytearray(gzip.compress(bytes(text), 1, mtime=0))
+        at = chance.randrange(len(packed))
+        if chance.random() < 0.5:
+            del packed[at:]
+        else:
+            packed[at] ^= 1 << chance.randrange(8)
+        return bytes(packed)
+    return bytes(text)
+
+
+def _other_value(text: bytearray, chance: random.Random) -> None:
+    """Put an odd value behind a colon: what stays is JSON, often."""
+    at = text.find(b": ", chance.randrange(len(text) or 1)) + 2
+    ends = [end for end in (text.find(b",", at), text.find(b"\n", at)) if end > 0]
+    if at > 1 and ends and min(ends) - at < 60:
+        text[at : min(ends)] = chance.choice(_ODD)
+
+
+def outcome(data: bytes, path: Path) -> Outcome:
+    """Analyse an input and draw its report; nothing but our own errors may come out."""
+    path.write_bytes(data)
+    began = time.perf_counter()
+    try:
+        analyzed = analyze_path(path)
+        page_text(analyzed)
+        kind = "read, with caveats" if analyzed.evidence.trace.caveats else "read"
+        text = ""
+    except DecodeprofError as error:
+        kind, text = "refused", error.what.partition("`")[2].partition("`")[2].strip()
+        if not error.what:
+            kind, text = "escaped", "an error that says nothing"
+    except Exception:  # What is looked for: it is reported, with its traceback.
+        kind, text = "escaped", traceback.format_exc()
+    seconds = time.perf_counter() - began
+    return Outcome("slow" if seconds > SLOW_S and kind != "escaped" else kind, text, seconds)
+
+
+def main() -> None:
+    """Try so many inputs and print what came of them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--inputs", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, default=Path("fuzz-found"))
+    options = parser.parse_args()
+    texts = seeds()
+    kinds: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    slowest = 0.0
+    with tempfile.TemporaryDirectory() as temporary:
+        for number in range(options.seed, options.seed + options.inputs):
+            chance = random.Random(number)
+            data = mutated(chance.choice(texts), chance)
+            one = outcome(data, Path(temporary) / "trace.json")
+            kinds[one.kind] += 1
+            slowest = max(slowest, one.seconds)
+            if one.kind == "refused":
+                reasons[one.text] += 1
+            if one.kind in ("escaped", "slow"):
+                options.keep.mkdir(exist_ok=True)
+                (options.keep / f"{number}.json").write_bytes(data)
+                last = one.text.strip().splitlines()[-3:]
+                print(number, one.kind, f"{one.seconds:.1f} s", *last, sep="\n  ", flush=True)
+    table = Table("came out", "inputs", title=f"{options.inputs:,} inputs of {len(texts)} seeds")
+    for kind, count in kinds.most_common():
+        table.add_row(kind, f"{count:,}")
+    for reason, count in reasons.most_common():
+        table.add_row(f"refused: {reason}", f"{count:,}")
+    table.add_row("slowest", f"{slowest:.1f} s")
+    Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    main()
