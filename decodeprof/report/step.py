@@ -229,7 +229,9 @@ def floors_section(diagnosis: Diagnosis) -> Section | None:
     if floors is None:
         return None
     rows = [fact for fact in _floor_facts(floors, diagnosis.step) if fact is not None]
-    return Section("floors", "What a step cannot be shorter than", (Facts(tuple(rows)),))
+    return Section(
+        "floors", "What a step of these kernels cannot be shorter than", (Facts(tuple(rows)),)
+    )
 
 
 def _floor_facts(floors: Floors, step: StepFigures | None) -> list[Fact | None]:
