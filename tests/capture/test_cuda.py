@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from decodeprof.capture import RecordingStopped
+from decodeprof.analysis.hazards import graph_hazards
+from decodeprof.capture import Job, RecordingStopped
 from decodeprof.capture.scrub import count_events
+from decodeprof.recording import read_operations
 from tests.capture.conftest import Ran, job, run
 
 pytestmark = [
@@ -131,3 +133,18 @@ def test_a_target_that_leaves_the_gpu_alone(folder: Path) -> None:
     profile = next(each for each in ran.recording.passes if each.name == "profile")
     assert profile.status == "partial"
     assert "no GPU activity" in profile.reason
+
+
+def test_two_steps_are_recorded_operation_by_operation(folder: Path) -> None:
+    loops = Path(__file__).parents[1] / "lint" / "targets" / "loops.py"
+    ran = run(Job(target=f"{loops}:counter", budget_s=0.2), folder / "counter")
+    record = read_operations(ran.out)
+    assert record is not None
+    assert record.second.step == record.first.step + 1
+    [hazard] = graph_hazards(record)
+    assert (hazard.kind, hazard.place.file) == ("scalar", "loops.py")
+
+
+def test_a_step_that_is_a_graph_is_not_taken_apart(graphed: Ran) -> None:
+    assert graphed.statuses["operations"] == "skipped"
+    assert read_operations(graphed.out) is None
