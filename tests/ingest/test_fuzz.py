@@ -54,3 +54,13 @@ def test_a_page_of_activities_without_calls_and_without_gaps(tmp_path: Path) -> 
     b.unlinked("next", start_ns=1_000, ns=1_000)
     one = outcome(kineto(b.build()), tmp_path / "trace.json")
     assert (one.kind, one.text) == ("read", "")
+
+
+def test_two_graph_launches_of_different_sizes(tmp_path: Path) -> None:
+    b = TraceBuilder()
+    for nodes in (80, 200):
+        b.work(10_000)
+        b.graph([(f"node_{n % 7}", 2_000) for n in range(nodes)])
+    one = outcome(kineto(b.build()), tmp_path / "trace.json")
+    assert one.text == ""
+    assert one.kind.startswith("read")

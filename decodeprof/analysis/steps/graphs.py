@@ -38,6 +38,8 @@ def find(trace: Trace, context: Context) -> Cuts | None:
     same = np.abs(sizes - usual) <= SAME_GRAPH_SHARE * usual
     chosen = rows[same]
     starts = trace.calls.start_ns[chosen]
+    if not len(chosen):  # Two graphs of different sizes: the middle size is neither's.
+        return None
     if len(chosen) < 2:
         if sizes[whole].sum() * 2 < len(trace.device):
             return None
