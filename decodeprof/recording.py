@@ -371,10 +371,17 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file to write into, which takes its name only if the block ends without an error.
 
     Raises:
-        InputError: the folder cannot be written, or the disk is full.
+        InputError: the folder cannot be written, the disk is full, or the name is that of a device,
+            a pipe or a socket, which a rename would remove.
     """
     temporary = None
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError(
+                f"cannot write `{path}`",
+                why="it is no ordinary file",
+                hint="name another place",
+            )
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             yield file

@@ -62,7 +62,7 @@ def command(
         _one_trace_only(page, process=process, perfetto=perfetto)
         return report_on(traces, output)
     path = traces[0]
-    check_page(page)
+    check_page(page, path)
     if perfetto:
         check_timeline_of(path, force=page.force)
     analyzed = analyze_path(path, process=process)

@@ -54,7 +54,7 @@ def command(
     The names of the files that were written go to stdout.
     """
     from decodeprof.diagnosis.pipeline import analyze_path
-    from decodeprof.export.files import tables_path, timeline_path
+    from decodeprof.export.files import check_source_kept, tables_path, timeline_path
     from decodeprof.export.perfetto.file import check_timeline, write_timeline_file
     from decodeprof.export.table_files import check_tables, formats_of, write_tables
     from decodeprof.export.tables import idle_of, tables_of
@@ -66,6 +66,7 @@ def command(
     timeline, folder = out or timeline_path(path), out or tables_path(path)
     # What cannot be written is said before the analysis, not after it.
     if perfetto:
+        check_source_kept(timeline, path)
         check_timeline(timeline, force=force)
     if formats:
         check_tables(folder, formats, force=force)

@@ -72,12 +72,16 @@ def page_options(function: F) -> F:
     return typing.cast(F, command)
 
 
-def check_page(page: Page) -> None:
+def check_page(page: Page, source: Path) -> None:
     """Refuse a page's place before any work is done.
 
     Raises:
         UsageError: something is there, and may not be replaced.
     """
+    from decodeprof.export.files import check_source_kept
+
+    if page.path is not None:
+        check_source_kept(page.path, source)
     if page.path is not None and page.path.exists() and not page.force:
         raise UsageError(f"`{page.path}` exists", hint="`--force` replaces it")
 

@@ -45,9 +45,10 @@ def write_timeline_of(analyzed: Analyzed, source: Path, *, force: bool = False) 
 
 def check_timeline_of(source: Path, *, force: bool) -> None:
     """Raise before the analysis what would keep its timeline from being written."""
-    from decodeprof.export.files import timeline_path
+    from decodeprof.export.files import check_source_kept, timeline_path
     from decodeprof.export.perfetto.file import check_timeline
 
+    check_source_kept(timeline_path(source), source)
     check_timeline(timeline_path(source), force=force, another=_ANOTHER)
 
 

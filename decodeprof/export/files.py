@@ -6,7 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from decodeprof.errors import InputError, UsageError
-from decodeprof.recording import RECORDING_FILE
+from decodeprof.recording import (
+    DIAGNOSIS_FILE,
+    FIRST_CALL_TRACE_FILE,
+    NSYS_FILE,
+    OPS_FILE,
+    RECORDING_FILE,
+    TRACE_FILE,
+)
 
 TIMELINE_FILE = "timeline.pftrace"
 TABLES_FOLDER = "tables"
@@ -40,6 +47,37 @@ def _stem(source: Path) -> str:
         if source.name.endswith(ending) and source.name != ending:
             return source.name.removesuffix(ending)
     return source.name
+
+
+_RECORDED = (
+    RECORDING_FILE,
+    TRACE_FILE,
+    FIRST_CALL_TRACE_FILE,
+    OPS_FILE,
+    NSYS_FILE,
+    DIAGNOSIS_FILE,
+)
+"""What a recording consists of, apart from what can be made from it again."""
+
+
+def check_source_kept(path: Path, source: Path) -> None:
+    """Refuse to write over what is read, whatever may be replaced: it cannot be made again.
+
+    Args:
+        path: the file that is to be written.
+        source: the recording or the trace that it is made from.
+
+    Raises:
+        UsageError: it is the source, or a part of it.
+    """
+    recording = recording_folder(source)
+    parts = [source] if recording is None else [recording / name for name in _RECORDED]
+    if any(part.exists() and path.exists() and path.samefile(part) for part in parts):
+        raise UsageError(
+            f"`{path}` is what is read",
+            why="`--force` does not replace it",
+            hint="name another place",
+        )
 
 
 ANOTHER_OUT = "name another place with `--out`"

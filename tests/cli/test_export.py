@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -119,3 +120,34 @@ def test_one_place_cannot_take_a_file_and_a_folder(trace: Path, capsys: Capture)
 def test_steps_are_of_the_timeline_alone(trace: Path, capsys: Capture) -> None:
     assert run(group, ["export", str(trace), "--csv", "--steps", "1:2"]) == 2
     assert "`--steps` is of the timeline alone" in capsys.readouterr().err
+
+
+def test_what_is_read_is_never_written_over(trace: Path, capsys: Capture) -> None:
+    before = trace.read_bytes()
+    for option in (["export", "--perfetto", "--out"], ["analyze", "--html"]):
+        assert run(group, [option[0], str(trace), *option[1:], "trace.json.gz", "--force"]) == 2
+        assert capsys.readouterr().err == (
+            "error: `trace.json.gz` is what is read\n"
+            "  `--force` does not replace it\n"
+            "hint: name another place\n"
+        )
+    assert trace.read_bytes() == before
+
+
+def test_no_part_of_a_recording_is_written_over(tmp_path: Path, capsys: Capture) -> None:
+    recording = Path(shutil.copytree(FIXTURES / "stage_matvec", tmp_path / "recording"))
+    part = recording / "recording.json"
+    before = part.read_bytes()
+    arguments = ["export", str(recording), "--perfetto", "--out", str(part), "--force"]
+    assert run(group, arguments) == 2
+    assert "is what is read" in capsys.readouterr().err
+    assert part.read_bytes() == before
+
+
+def test_a_pipe_is_not_replaced(trace: Path, capsys: Capture) -> None:
+    pipe = trace.parent / "pipe"
+    os.mkfifo(pipe)
+    for option in (["export", "--perfetto", "--out"], ["analyze", "--html"]):
+        assert run(group, [option[0], str(trace), *option[1:], str(pipe), "--force"]) == 1
+        assert "it is no ordinary file" in capsys.readouterr().err
+    assert pipe.is_fifo()
