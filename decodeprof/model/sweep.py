@@ -41,6 +41,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Host time of one tiny launch beside this point: tells the host's drift."""
     host_ns: int | None = None
     """Host work of a step, where it was measured by itself."""
+    device_ns: int | None = None
+    """What stands in for the device floor where no profile counted the point."""
     predicted_graph_ns: int | None = None
     """What replay says a graph would take, where none was run."""
     failed: str | None = None
@@ -61,7 +63,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     host_ns: int | None
     """The host floor: what launching the step takes on this host."""
     device_ns: int | None
-    """The device floor: busy + node gaps."""
+    """The device floor: busy + node gaps; the graph's step where no profile counted the point."""
     bytes_ns: int | None
     """Bytes ÷ the bandwidth measured."""
     flops_ns: int | None
@@ -99,11 +101,12 @@ class Crossing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
-    """The crossing of the floors as foreseen from the first point's profile alone."""
+    """The crossing of the floors as foreseen from the first point alone."""
 
     at: float | None
+    """Null: it cannot be foreseen, or lies beyond the last point; `reason` tells which."""
     error_share: float | None
-    """(foreseen − measured) ÷ measured."""
+    """(foreseen − measured) ÷ measured; null where one of them is unknown."""
     device_ns: list[int] = []
     """The device floor foreseen at each point."""
     reason: str = ""

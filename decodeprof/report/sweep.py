@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import csv
 import io
 
 from decodeprof import units
-from decodeprof.model.sweep import BucketPlan, Crossing, Point, Prediction, Sweep
+from decodeprof.model.sweep import BucketPlan, Crossing, Point, Sweep
 from decodeprof.report.blocks import (
     Block,
     Code,
@@ -53,7 +54,7 @@ def sweep_view(sweep: Sweep, *, width: int) -> View:
         Section("verdict", "", (Headline(line(sweep.sentence)),)),
         *_curves(sweep, width - _INDENT),
         Section("points", f"Points, per step, by {sweep.axis}", _points(sweep)),
-        Section("crossings", "Crossings", (*_crossings(sweep), *_prediction(sweep.prediction))),
+        Section("crossings", "Crossings", (*_crossings(sweep), *_prediction(sweep))),
     ]
     if sweep.plans:
         sections.append(Section("padding", "What padding to captured sizes costs", _plans(sweep)))
@@ -181,23 +182,31 @@ def _answer(crossing: Crossing, axis: str) -> str:
     )
 
 
-def _prediction(prediction: Prediction | None) -> tuple[Block, ...]:
+def _prediction(sweep: Sweep) -> tuple[Block, ...]:
+    prediction = sweep.prediction
     if prediction is None:
         return ()
-    if prediction.at is None:
-        return (Note("unknown", line(f"no prediction from the first point: {prediction.reason}")),)
-    error = ""
+    first, last = sweep.points[0].value, sweep.points[-1].value
+    seen = f"the floors were foreseen not to cross up to {sweep.axis} {last:,}"
+    if prediction.at is not None:
+        seen = f"the floors were foreseen to cross at {sweep.axis} {_number(prediction.at)}"
     if prediction.error_share is not None:
         sign = "above" if prediction.error_share > 0 else "below"
-        error = f", {units.share(abs(prediction.error_share))} {sign} what was measured"
-    return (
-        Paragraph(
-            line(
-                f"From the first point's profile alone, scaled by bytes and FLOPs, the crossing "
-                f"of the floors was foreseen at {_number(prediction.at)}{error}."
-            )
-        ),
+        seen += f", {units.share(abs(prediction.error_share))} {sign} what was measured"
+    text = (
+        f"From {sweep.axis} {first:,} alone, that is, its device floor and what the others must "
+        f"read and compute beyond it, {seen}."
     )
+    measured = sweep.crossings[0]
+    if prediction.at is None and measured.at is not None:
+        index = bisect.bisect_left([point.value for point in sweep.points], measured.at)
+        foreseen, point = prediction.device_ns[index], sweep.points[index]
+        text += (
+            f" That misses: at {sweep.axis} {point.value:,} the device was to need "
+            f"{units.time(foreseen)} and takes {units.time(point.device_ns)}. "
+            "Its kernels move more than the least, or more slowly."
+        )
+    return (Paragraph(line(text)),)
 
 
 def _plans(sweep: Sweep) -> tuple[Block, ...]:

@@ -29,7 +29,9 @@ class Machine:
 
 
 def device_floor_ns(measured: Measured, machine: Machine) -> int | None:
-    """Busy time and one node gap for each activity."""
+    """Busy time and one node gap for each activity; or what stands in for it."""
+    if measured.busy_ns is None and measured.device_ns is not None:
+        return measured.device_ns
     if measured.busy_ns is None or measured.activities is None or machine.node_gap_ns is None:
         return None
     return measured.busy_ns + round(measured.activities * machine.node_gap_ns)

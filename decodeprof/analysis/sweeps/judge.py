@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from decodeprof import units
 from decodeprof.analysis.sweeps.crossing import Ratio, crossing
 from decodeprof.analysis.sweeps.floors import Machine, launch_cost_ns, median, point_of
+from decodeprof.analysis.sweeps.foresee import foreseen
+from decodeprof.analysis.sweeps.uncounted import with_stand_ins
 from decodeprof.model.diagnosis import Range
-from decodeprof.model.sweep import BucketPlan, Crossing, Measured, Point, Prediction, Sweep
+from decodeprof.model.sweep import BucketPlan, Crossing, Measured, Point, Sweep
 
 PLATEAU = 1.1
 """The eager curve has left its plateau when it stands this far above the host's time."""
@@ -46,7 +48,6 @@ class Swept:
     machine: Machine
     today: int
     again_ns: Sequence[int] = ()
-    prediction: Prediction | None = None
     plans: Sequence[BucketPlan] = ()
     caveats: Sequence[str] = field(default_factory=tuple)
 
@@ -54,6 +55,7 @@ class Swept:
 def judge(swept: Swept) -> Sweep:
     """Derive every point's floors and find the crossings."""
     measured = sorted(swept.points, key=lambda point: point.value)
+    measured, uncounted = with_stand_ins(measured, swept.machine, swept.axis)
     cost = launch_cost_ns(measured, swept.machine)
     points = [point_of(point, swept.machine, cost) for point in measured]
     crossings = _crossings(swept, points, cost)
@@ -72,9 +74,9 @@ def judge(swept: Swept) -> Sweep:
         points=points,
         crossings=crossings,
         sentence=sentence(swept, points, crossings[0]),
-        prediction=swept.prediction,
+        prediction=foreseen(points, crossings[0]),
         plans=list(swept.plans),
-        caveats=[*swept.caveats, *_caveats(drift)],
+        caveats=[*swept.caveats, *uncounted, *_caveats(drift)],
     )
 
 
@@ -115,7 +117,8 @@ def _crossings(swept: Swept, points: Sequence[Point], cost: Range | None) -> lis
         ),
         crossing(
             "roof",
-            exact(lambda p: _over(_roof(p), p.graph_busy_ns or p.busy_ns)),
+            # Where nothing was counted, the device floor: a little more than the busy time.
+            exact(lambda p: _over(_roof(p), p.graph_busy_ns or p.busy_ns or p.device_ns)),
             threshold=ROOF_SHARE,
             why_unknown=(NO_ROOF if all(_roof(p) is None for p in points) else NOT_COUNTED)
             if on_gpu

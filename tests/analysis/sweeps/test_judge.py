@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from decodeprof.analysis.sweeps.crossing import Ratio, crossing
@@ -166,3 +167,50 @@ def test_drift_is_said() -> None:
         "moved"
     ]
     assert swept(line(4), again_ns=[1_010_000]).caveats == []
+
+
+def bare(value: int) -> Measured:
+    """Timed as `line` has it, and not counted."""
+    device = 20_000 * value
+    return Measured(value=value, eager_ns=[max(HOST_NS, device)], graph_ns=[device])
+
+
+def test_points_that_no_profile_counted_are_known_by_their_graph() -> None:
+    sweep = swept(line(4), line(16), line(32), bare(64), bare(128))
+    assert of(sweep, "floors").at == pytest.approx(50)
+    assert (sweep.points[3].device_ns, sweep.points[3].host_ns) == (1_280_000, HOST_NS)
+    assert sweep.points[3].busy_ns is None
+    assert len(sweep.caveats) == 1
+    assert sweep.caveats[0].startswith("no profile counted batch 64, 128: the graph's step stands")
+
+
+@pytest.mark.parametrize(
+    "odd", [point(8, 120_000, graph_ns=[200_000]), point(8, 120_000, activities=NODES + 1)]
+)
+def test_nothing_stands_in_where_the_counted_points_do_not_bear_it_out(odd: Measured) -> None:
+    sweep = swept(line(4), odd, bare(64))
+    assert sweep.points[2].device_ns is None
+    assert of(sweep, "floors").between == (8, 8)
+    assert sweep.caveats == ["no profile counted batch 64: what needs the kernels is unknown there"]
+
+
+def test_a_crossing_is_foreseen_from_the_first_point() -> None:
+    # The roof grows by 20 µs for each of the axis, as the device floor of `line` does.
+    grown = [msgspec.structs.replace(line(v), bytes=80_000_000 * v) for v in (4, 32, 64, 128)]
+    found = swept(*grown).prediction
+    assert found is not None
+    assert found.device_ns == [20_000 * value for value in (4, 32, 64, 128)]
+    assert found.at == pytest.approx(50)
+    assert found.error_share == pytest.approx(0, abs=1e-9)
+
+
+def test_what_moves_more_than_the_least_is_foreseen_too_late() -> None:
+    found = swept(*(line(value) for value in (4, 32, 64, 128))).prediction
+    assert found is not None
+    assert (found.at, found.error_share) == (None, None)
+    # Bytes stay, and the FLOPs remain below them.
+    assert set(found.device_ns) == {80_000}
+
+
+def test_nothing_is_foreseen_from_a_point_that_waits_for_the_device() -> None:
+    assert swept(line(128), line(256)).prediction is None

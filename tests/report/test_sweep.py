@@ -1,0 +1,38 @@
+"""The report of the sweep that ships with decodeprof, and what it must say of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from decodeprof.cli.sweep_judged import judged
+from decodeprof.model.sweep import Sweep
+from decodeprof.report.sweep import sweep_csv, sweep_view
+from decodeprof.report.terminal import text
+from tests.golden import check_golden
+
+ROOT = Path(__file__).parents[2]
+WIDTH = 110
+NAME = "sweep_batch_0p6b"
+
+
+@pytest.fixture(scope="module")
+def sweep() -> Sweep:
+    return judged(ROOT / "fixtures/sweeps/batch06")
+
+
+def test_the_report_is_made_of_the_points(sweep: Sweep) -> None:
+    found = text(sweep_view(sweep, width=WIDTH), width=WIDTH)
+    check_golden(ROOT / f"reports/{NAME}.txt", found.encode())
+    check_golden(ROOT / f"reports/{NAME}.csv", sweep_csv(sweep))
+
+
+def test_a_graph_step_stands_in_where_nothing_was_counted(sweep: Sweep) -> None:
+    bare = [point for point in sweep.points if point.busy_ns is None]
+    assert [point.value for point in bare] == [64, 128, 256, 512, 1024]
+    assert all(point.device_ns == point.graph_ns and point.kernels is None for point in bare)
+    floors = sweep.crossings[0]
+    assert floors.between == (512, 1024)
+    assert sweep.prediction is not None
+    assert sweep.prediction.at is None
