@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any, Generic, TypeVar
 
@@ -52,13 +53,13 @@ class Columns(Generic[T]):
         for field, chunks in zip(fields(self.table), self._chunks, strict=True):
             chunks.append(columns[field.name].astype(dtypes[field.name], copy=False))
 
-    def as_bytes(self) -> list[bytes]:
-        """Each column's bytes, in the order of the fields."""
+    def take(self) -> Iterator[NDArray[Any]]:
+        """Each column in the order of the fields; each is given up as the next one is asked for."""
         dtypes = self.table.dtypes()
-        return [
-            _joined(chunks, dtypes[field.name]).tobytes()
-            for field, chunks in zip(fields(self.table), self._chunks, strict=True)
-        ]
+        for field, chunks in zip(fields(self.table), self._chunks, strict=True):
+            column = _joined(chunks, dtypes[field.name])
+            chunks.clear()
+            yield column
 
     def starts(self) -> I64:
         """Start times of all rows, in the order in which they were added."""

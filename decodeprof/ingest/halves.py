@@ -21,6 +21,9 @@ from decodeprof.ingest.blocks import (
 from decodeprof.ingest.byte_source import SliceSource
 from decodeprof.ingest.salvage import Separator
 
+HALF_BLOCK_BYTES = BLOCK_BYTES // 2
+"""Two processes each hold a block's events at once: together as much as one process does."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -84,7 +87,7 @@ def read_first_half(
     """
     source = SliceSource(path, plan.events_at, plan.end)
     try:
-        buffer = Buffer(source, BLOCK_BYTES)
+        buffer = Buffer(source, HALF_BLOCK_BYTES)
         yield from whole_blocks(buffer, plan.separator, surroundings.losses)
         events = decode(buffer, buffer.stop)
     finally:
@@ -104,7 +107,7 @@ def read_second_half(
     """
     source = SliceSource(path, plan.next_at, plan.size)
     try:
-        buffer = Buffer(source, BLOCK_BYTES)
+        buffer = Buffer(source, HALF_BLOCK_BYTES)
         yield from whole_blocks(buffer, plan.separator, surroundings.losses)
         yield from last_block(buffer, plan.separator, plan.head, surroundings)
     finally:

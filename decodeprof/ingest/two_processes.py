@@ -13,7 +13,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import numpy as np
@@ -26,16 +26,22 @@ WORTH_BYTES = 96 << 20
 """From this size on the second process saves more than its start costs (about 0.2 s)."""
 # The second process starts late, and its columns have to be merged.
 _FIRST_SHARE = 0.54
+_LENGTH_BYTES = 8
+_PIECE_BYTES = 1 << 20
 
 
 class _Half(msgspec.Struct):
-    """What the second process found; columns as bytes, in the order of each table's fields."""
+    """What the second process found, but the columns: their bytes follow, one after the other.
+
+    The columns are most of it: they are neither packed nor held twice.
+    """
 
     next_at: int
     names: list[str]
     threads: list[str]
     details: list[bytes]
-    tables: dict[str, list[bytes]]
+    rows: dict[str, int]
+    """Rows of each table."""
     overhead: list[tuple[int, int]]
     dropped: dict[str, int]
     events: int
@@ -83,24 +89,44 @@ def read_in_two(path: Path) -> BothHalves | None:
         except UnknownLayoutError:
             second.kill()
             return None
-        answer = second.stdout.read() if second.stdout else b""
+        half = _added(rows, second.stdout, next_at=plan.next_at) if second.stdout else None
+        if half is None:
+            second.kill()
+            return None
     if second.returncode or around.losses.any():
         return None
-    try:
-        half = msgspec.msgpack.decode(answer, type=_Half)
-    except msgspec.DecodeError:
-        return None
-    if half.next_at != plan.next_at:  # The file changed in between.
-        return None
-    _merge(rows, half)
     if not surrounded(plan.head, half.tail, around):
         return None
     around.total_bytes = path.stat().st_size
     return BothHalves(rows=rows, surroundings=around)
 
 
-def _merge(rows: Rows, half: _Half) -> None:
-    """Append the second half's rows, with its names and arguments put in terms of the first's."""
+def _added(rows: Rows, answer: IO[bytes], *, next_at: int) -> _Half | None:
+    """Add what the second process sends; None where it is not all of the half from `next_at` on."""
+    size = int.from_bytes(answer.read(_LENGTH_BYTES), "little")
+    try:
+        half = msgspec.msgpack.decode(answer.read(size), type=_Half)
+    except msgspec.DecodeError:
+        return None
+    # A file that changed in between has another cut.
+    return half if half.next_at == next_at and _merge(rows, half, answer) else None
+
+
+def _sent(half: _Half, rows: Rows, out: IO[bytes]) -> None:
+    head = msgspec.msgpack.encode(half)
+    out.write(len(head).to_bytes(_LENGTH_BYTES, "little") + head)
+    for columns in rows.tables().values():
+        for column in columns.take():
+            if len(column):
+                out.write(column.data.cast("B"))
+
+
+def _merge(rows: Rows, half: _Half, answer: IO[bytes]) -> bool:
+    """Append the second half's rows, with its names and arguments put in terms of the first's.
+
+    Returns:
+        Whether all of them came.
+    """
     names = rows.names.column(half.names)
     threads = rows.threads.column(half.threads)
     details = rows.details.indices(half.details)
@@ -108,8 +134,10 @@ def _merge(rows: Rows, half: _Half) -> None:
     for table, columns in rows.tables().items():
         dtypes = columns.table.dtypes()
         arrays: dict[str, np.ndarray[Any, Any]] = {}
-        for field, data in zip(fields(columns.table), half.tables[table], strict=True):
-            array = np.frombuffer(data, dtypes[field.name])
+        for field in fields(columns.table):
+            array = np.empty(half.rows.get(table, 0), dtypes[field.name])
+            if _filled(array, answer) < array.nbytes:
+                return False
             if field.name in maps:
                 known = maps[field.name]
                 array = np.where(array >= 0, known[array], array) if len(known) else array
@@ -118,6 +146,20 @@ def _merge(rows: Rows, half: _Half) -> None:
     rows.overhead += half.overhead
     rows.dropped.update(half.dropped)
     rows.events += half.events
+    return True
+
+
+def _filled(array: np.ndarray[Any, Any], answer: IO[bytes]) -> int:
+    """Bytes that came for a column."""
+    target = array.data.cast("B") if len(array) else memoryview(b"")
+    at = 0
+    while at < len(target):
+        piece = answer.read(min(len(target) - at, _PIECE_BYTES))
+        if not piece:
+            break
+        target[at : at + len(piece)] = piece
+        at += len(piece)
+    return at
 
 
 def main(path: str) -> int:
@@ -136,13 +178,13 @@ def main(path: str) -> int:
         names=list(rows.names.all()),
         threads=list(rows.threads.all()),
         details=rows.details.keys(),
-        tables={name: columns.as_bytes() for name, columns in rows.tables().items()},
+        rows={name: len(columns) for name, columns in rows.tables().items()},
         overhead=rows.overhead,
         dropped=dict(rows.dropped),
         events=rows.events,
         tail=around.tail,
     )
-    sys.stdout.buffer.write(msgspec.msgpack.encode(half))
+    _sent(half, rows, sys.stdout.buffer)
     return 0
 
 
