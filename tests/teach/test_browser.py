@@ -154,6 +154,34 @@ def test_measured_dots_stand_beside_the_model(page: Any) -> None:
     assert "measured (" in run(page, "document.getElementById('chart-text').textContent")
 
 
+def test_a_ring_moves_along_the_measured_curve_with_the_batch(page: Any) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    curve = packaged_curves()[0]
+    assert len(curve.points) > 3
+    run(page, "document.getElementById('as-measured').click()")
+    run(page, "document.getElementById('batch').focus()")
+    press(page, Keys.HOME)
+    seen = []
+    for point in (curve.points[0], curve.points[-1]):
+        text = run(page, "document.getElementById('chart-text').textContent").replace("\u00a0", " ")
+        assert f"{(point.eager_ns or 0) / 1e6:.1f} ms measured ({curve.name})." in text
+        ring = "document.getElementById('here-measured')"
+        centre = run(page, f"['cx', 'cy'].map(name => {ring}.getAttribute(name))")
+        dots = run(
+            page,
+            "[...document.querySelectorAll('.dot-eager')]"
+            ".map(dot => ['cx', 'cy'].map(name => dot.getAttribute(name)))",
+        )
+        assert centre in dots
+        seen.append(centre)
+        press(page, Keys.END)
+    assert seen[0] != seen[1]
+    run(page, "document.getElementById('fused').click()")
+    settle(page)
+    assert "other settings" in run(page, "document.getElementById('chart-text').textContent")
+
+
 def test_the_exercises_are_checked(page: Any) -> None:
     for index, exercise in enumerate(EXERCISES):
         form = f"document.forms[{index}]"

@@ -12,6 +12,8 @@ from importlib.resources import files
 import pytest
 
 from decodeprof.analysis.replay.run import NEVER_NS, replay
+from decodeprof.teach.curves import packaged_curves
+from decodeprof.teach.page import learn_page
 from decodeprof.teach.steps import Settings, constants, floor_bytes, kernels, program
 
 MODEL = files("decodeprof.teach.templates").joinpath("model.js")
@@ -116,3 +118,17 @@ def test_a_wait_costs_a_graph_its_run_ahead_and_an_eager_step_next_to_nothing() 
     assert lost > fixed["wait_return_ns"] + fixed["graph_launch_ns"]
     assert step(sync_every=1) - step() < 0.01 * step()
     assert step(graph=True, sync_every=16) - step(graph=True) < lost / 10
+
+
+def test_the_page_says_how_far_the_model_is_from_what_was_measured() -> None:
+    curve = packaged_curves()[0]
+    ratios = {}
+    for point in curve.points:
+        settings = Settings(batch=point.batch, graph=True)
+        assert point.graph_ns is not None
+        ratios[point.batch] = replay(program(settings)).step_ns / point.graph_ns
+    assert all(abs(ratio - 1) < 0.08 for batch, ratio in ratios.items() if batch <= 16)
+    assert ratios[1024] == pytest.approx(0.5, abs=0.05)
+    page = " ".join(learn_page(packaged_curves()).split())
+    assert "within 8 % of the measured one up to batch 16" in page
+    assert "at batch 1,024 it takes half the measured time" in page

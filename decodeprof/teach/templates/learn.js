@@ -15,7 +15,7 @@
     width: { label: "width", values: powers(256, 8192) },
     context: { label: "context (tokens)", values: powers(16, 32768) },
     launch_ns: { label: "cost of a launch",
-      values: [500, 1000, 2000, 3000, 4000, 5000, 6000, 8000, 10000, 13000, 16000, 20000],
+      values: [500, 1000, 2000, 3000, 4000, 5000, 6000, 8000, 10000, 13000, 16000, 20000, 26000],
       text: (value) => time(value) },
     bandwidth_gb_s: { label: "memory bandwidth", values: [500, 900, 1500, 2000, 3300, 4300, 4800, 8000],
       text: (value) => `${(value / 1000).toFixed(1)} TB/s` },
@@ -248,15 +248,29 @@
       const path = line.points.map(([batch, ns], i) => `${i ? "L" : "M"}${x(batch).toFixed(1)} ${y(ns).toFixed(1)}`);
       element(picture, "path", { d: path.join(""), class: `model-${line.kind}` });
     }
+    for (const kind of ["eager", "graph"]) {
+      const path = dots.filter((dot) => dot.kind === kind).map((dot, i) =>
+        `${i ? "L" : "M"}${x(dot.batch).toFixed(1)} ${y(dot.ns).toFixed(1)}`);
+      if (path.length > 1) element(picture, "path", { d: path.join(""), class: `measured measured-${kind}` });
+    }
     for (const dot of dots) {
       element(picture, "circle", { cx: x(dot.batch), cy: y(dot.ns), r: 4.5, class: `dot-${dot.kind}` });
     }
     const step = Model.replay(settings, constants).stepNs;
     element(picture, "circle", { cx: x(settings.batch), cy: y(step), r: 8, class: "here", id: "here" });
-    const nearest = dots.find((dot) => dot.batch === settings.batch && dot.kind === (settings.graph ? "graph" : "eager"));
+    const there = dots.find((dot) => dot.batch === settings.batch && dot.kind === (settings.graph ? "graph" : "eager"));
+    if (there) element(picture, "circle", { cx: x(there.batch), cy: y(there.ns), r: 8, class: "here-measured", id: "here-measured" });
+    const alike = there && asMeasured(settings, curve);
     $("chart-text").textContent = `Batch ${count(settings.batch)}: ${time(step)} by the model` +
-      (nearest ? `, ${time(nearest.ns)} measured (${curve.name}).` : "; no measured point there.");
+      (there ? `, ${time(there.ns)} measured (${curve.name}` + (alike ? ")." : ", which had other settings).") :
+        "; no measured point there.");
     $("curve-source").textContent = curve ? curve.source : "";
+  }
+
+  // Whether the sliders stand where the curve was measured, as near as they can.
+  function asMeasured(settings, curve) {
+    return settings.sync_every === 0 && Object.entries(curve.settings).every(([name, value]) =>
+      settings[name] === (SLIDERS[name] ? nearest(SLIDERS[name].values, value) : value));
   }
 
   // ---- controls
