@@ -13,4 +13,4 @@ from decodeprof.export.files import recording_folder
 def analyze(path: str | os.PathLike[str]) -> Result:
     """Diagnose a recording's directory or a trace file; see `decodeprof.analyze`."""
     source = Path(path)
-    return Result.of(analyze_path(source), recording=recording_folder(source))
+    return Result.of(analyze_path(source), recording=recording_folder(source), source=source)

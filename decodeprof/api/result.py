@@ -12,7 +12,7 @@ import msgspec
 from decodeprof.diagnosis.evidence import Evidence
 from decodeprof.diagnosis.pipeline import Analyzed
 from decodeprof.diagnosis.telling import plural
-from decodeprof.errors import DecodeprofError
+from decodeprof.errors import DecodeprofError, UsageError
 from decodeprof.export.tables import Tables, idle_of, tables_of
 from decodeprof.model.diagnosis import Diagnosis
 
@@ -31,12 +31,15 @@ class Result(Diagnosis, frozen=True, kw_only=True, dict=True):
     """
 
     @classmethod
-    def of(cls, analyzed: Analyzed, *, recording: Path | None = None) -> typing.Self:
+    def of(
+        cls, analyzed: Analyzed, *, recording: Path | None = None, source: Path | None = None
+    ) -> typing.Self:
         """Join a diagnosis and what it was made from.
 
         Args:
             analyzed: both.
             recording: the recording's directory, if it is one.
+            source: the trace's file, if it is none.
         """
         fields: dict[str, Any] = {
             name: getattr(analyzed.diagnosis, name) for name in Diagnosis.__struct_fields__
@@ -45,6 +48,7 @@ class Result(Diagnosis, frozen=True, kw_only=True, dict=True):
         # What is no field is not written to JSON and takes no part in comparisons.
         msgspec.structs.force_setattr(result, "_analyzed", analyzed)
         msgspec.structs.force_setattr(result, "_recording", recording)
+        msgspec.structs.force_setattr(result, "_source", recording or source)
         return result
 
     @property
@@ -85,11 +89,13 @@ class Result(Diagnosis, frozen=True, kw_only=True, dict=True):
             The file.
 
         Raises:
-            UsageError: the file exists, and may not be replaced.
+            UsageError: the file exists, and may not be replaced; it is what the diagnosis was made
+                from; or the slice leaves steps out.
             InputError: it cannot be written.
             DecodeprofError: there are no such steps, the package `perfetto` is missing, or the
                 diagnosis was read from JSON and has no trace.
         """
+        from decodeprof.export.files import check_source_kept
         from decodeprof.export.perfetto.file import write_timeline_file
 
         evidence = self._evidence
@@ -99,6 +105,14 @@ class Result(Diagnosis, frozen=True, kw_only=True, dict=True):
                 why="a timeline is drawn from the trace itself",
                 hint="`decodeprof.analyze(path)` reads it again",
             )
+        if steps is not None and steps.step not in (None, 1):
+            raise UsageError(
+                f"a timeline is of steps in a row, not of every {steps.step}",
+                hint="slice(3, 6) are the steps 3, 4 and 5",
+            )
+        source: Path | None = self.__dict__.get("_source")
+        if source is not None:
+            check_source_kept(Path(path), source)
         asked = (steps.start, steps.stop) if steps is not None else None
         write_timeline_file(evidence, Path(path), steps=asked, force=force)
         return Path(path)

@@ -55,6 +55,21 @@ def test_it_writes_a_timeline_once(result: Result, tmp_path: Path) -> None:
     assert file.stat().st_size > size
 
 
+def test_a_timeline_is_of_steps_in_a_row(result: Result, tmp_path: Path) -> None:
+    file = tmp_path / "steps.pftrace"
+    with pytest.raises(UsageError, match="not of every 2"):
+        result.write_perfetto(file, steps=slice(0, 6, 2))
+    assert not file.exists()
+
+
+def test_it_does_not_write_over_what_it_was_made_from(tmp_path: Path) -> None:
+    trace = write(tmp_path / "t.json", decode_loop().build())
+    before = trace.read_bytes()
+    with pytest.raises(UsageError, match="is what is read"):
+        decodeprof.analyze(trace).write_perfetto(trace, force=True)
+    assert trace.read_bytes() == before
+
+
 def test_what_was_read_from_json_has_tables_and_no_timeline(result: Result, tmp_path: Path) -> None:
     read = msgspec.json.decode(diagnosis_json(result), type=Result)
     assert read.tables().gaps is None
