@@ -64,7 +64,7 @@ def stretches(path: Path, turn: int) -> list[bytes]:
     """The first events in time of a trace, and some of its middle, each in another layout."""
     try:
         whole = json.loads(gzip.decompress(path.read_bytes()), parse_float=Number)
-    except ValueError:
+    except (ValueError, OSError):  # Damaged already: it is no seed.
         return []
     events = whole if isinstance(whole, list) else whole.get("traceEvents", [])
     timed = [event for event in events if isinstance(event, dict) and event.get("ph") == "X"]
