@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decodeprof.errors import DecodeprofError, InputError
-from decodeprof.ingest.mend import mend
+from decodeprof.ingest.mend import escape_quotes, mend
 from decodeprof.ingest.read import read_trace
 from decodeprof.ingest.torch_trace import parse
 from tests.build import TraceBuilder
@@ -86,6 +87,26 @@ def test_characters_in_names(inside: bytes, read_as: str, caveats: int) -> None:
         name="x",
     )
     assert also.names == trace.names
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("inside", [b'f("x")', b'a", b', b"C:\\dir\\"])
+def test_quotes_that_nobody_escaped(layout: str, inside: bytes) -> None:
+    text = TEXTS[layout].replace(b'"gemm"', b'"' + inside + b'"')
+    trace = parse(text, name="x")
+    assert inside.decode() in trace.names
+    assert len(trace.device) == len(WHOLE["device"])
+    assert "texts with quotes that were not escaped were mended (1)" in trace.caveats[-1]
+
+
+def test_many_names_without_an_end_take_no_longer() -> None:
+    size = 400_000
+    text = b'"name": "x ' * (size // 11)
+    begun = time.perf_counter()
+    escape_quotes(text)
+    escape_quotes(b'"name": "x"' + b" " * size)
+    # Tried from each beginning to the text's end, they take over a minute.
+    assert time.perf_counter() - begun < 10
 
 
 def test_mending_leaves_valid_text_alone() -> None:

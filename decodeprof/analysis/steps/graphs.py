@@ -41,7 +41,8 @@ def find(trace: Trace, context: Context) -> Cuts | None:
     if not len(chosen):  # Two graphs of different sizes: the middle size is neither's.
         return None
     if len(chosen) < 2:
-        if sizes[whole].sum() * 2 < len(trace.device):
+        # Several graphs of different sizes are not one step, nor does any of them repeat.
+        if whole.sum() > 1 or sizes[whole].sum() * 2 < len(trace.device):
             return None
         return Cuts(
             method="graph",

@@ -262,6 +262,14 @@ def test_graphs_of_pieces_are_no_steps() -> None:
     assert found(b).method == "none"
 
 
+@pytest.mark.parametrize("sizes", [(60, 120), (60, 120, 240, 480)])
+def test_graphs_that_all_differ_are_no_steps(sizes: tuple[int, ...]) -> None:
+    b = TraceBuilder()
+    for nodes in sizes:
+        b.graph([("n", 1 * US)] * nodes)
+    assert found(b).method == "none"
+
+
 def test_one_whole_graph_is_one_step_and_not_steady() -> None:
     steps = found(graph_loop(replays=1))
     assert (steps.method, steps.single, steps.phases) == ("graph", True, ("decode",))
