@@ -138,11 +138,12 @@ def test_every_rule_answers_without_failing_on_whatever_was_recorded(name: str) 
         assert told.recommendations
 
 
-def test_without_a_gpu_every_rule_gives_the_same_reason_and_none_is_clear() -> None:
+def test_without_a_gpu_every_rule_about_one_gives_the_same_reason_and_none_is_clear() -> None:
     answer = judge_all(cases()["cpu"])
-    assert answer.cleared == []
+    # What torch.compile logs, it logs on a CPU too.
+    assert answer.cleared == ["compile-breaks"]
     assert answer.findings == []
-    assert [s.code for s in answer.skipped] == CODES
+    assert [s.code for s in answer.skipped] == [c for c in CODES if c != "compile-breaks"]
     assert {s.reason for s in answer.skipped} == {"no GPU was used"}
 
 
