@@ -10,9 +10,9 @@ import numpy as np
 
 from decodeprof.errors import InputError, UsageError
 from decodeprof.ingest.read import is_nsys, read_nsys, read_trace
-from decodeprof.model.calls import LAUNCHING
+from decodeprof.model.calls import LAUNCHING, CallKind
 from decodeprof.model.ops import OpRecord
-from decodeprof.model.trace import Trace
+from decodeprof.model.trace import ActivityKind, Trace
 from decodeprof.recording import (
     FIRST_CALL_TRACE_FILE,
     NSYS_FILE,
@@ -167,16 +167,33 @@ def _must_hold_timing(recording: Recording, path: Path) -> None:
 
 
 def _must_hold_gpu_activity(trace: Trace, name: str) -> None:
-    """Refuse a trace from elsewhere in which nothing ran on a device: there is nothing to say."""
-    if len(trace.device):
+    """Refuse a trace from elsewhere without what ran on a device: there is nothing to say.
+
+    Copies alone are no answer where kernels were launched: a step of which only they are seen looks
+    idle, and would be called launch-bound.
+    """
+    calls, table = trace.calls, trace.device
+    # Graphs that were recorded as a whole stand for their kernels.
+    if np.isin(table.kind, [int(ActivityKind.KERNEL), int(ActivityKind.GRAPH)]).any():
         return
-    calls, launching = trace.calls, [int(kind) for kind in LAUNCHING]
-    launches = int(np.isin(calls.kind, launching).sum())
+    # Without any activity, a copy's call shows as well that the driver delivered nothing.
+    kinds = (CallKind.LAUNCH, CallKind.GRAPH_LAUNCH) if len(table) else LAUNCHING
+    launches = int(np.isin(calls.kind, [int(kind) for kind in kinds]).sum())
+    if len(table) and not launches:
+        return
+    if trace.kind == "torch" and trace.caveats:
+        # What the profiler recorded may have been in the part that is missing.
+        raise InputError(
+            f"`{name}` is damaged, and what is left of it holds no kernels",
+            why="\n".join(trace.caveats),
+            hint="was the program that wrote it ended while writing? export it again",
+        )
     if launches:
+        seen = "not one activity on a device" if not len(table) else "copies and sets alone"
         raise InputError(
             f"`{name}` holds launches but no kernels",
-            why=f"{launches:,} launch calls, and not one activity on a device: the profiler got "
-            "nothing from the driver (CUPTI)",
+            why=f"{launches:,} launch calls, and {seen}: the profiler got "
+            f"{'nothing' if not len(table) else 'no kernels'} from the driver (CUPTI)",
             hint="`decodeprof doctor` on that machine says whether CUPTI gives kernels",
         )
     if trace.kind == "nsys":
