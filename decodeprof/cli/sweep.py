@@ -158,10 +158,18 @@ def command(*, target: str | None, output: Output, **options: Any) -> None:
         )
     axis, values = vary_of(options["vary"])
     out = options["out"] or _new_directory(target, axis)
-    if target is None or target == "toy":
-        _run_reference(target, axis, values, out, options)
-    else:
-        _run_target(target, axis, values, out, options)
+    try:
+        if target is None or target == "toy":
+            _run_reference(target, axis, values, out, options)
+        else:
+            _run_target(target, axis, values, out, options)
+    except KeyboardInterrupt:
+        from decodeprof.cli.sweep_files import POINTS_FILE
+
+        if (out / POINTS_FILE).is_file():
+            kept = shlex.quote(str(out))
+            say(f"what was measured is kept: the same command with `--out {kept}` goes on")
+        raise
     _tell(out, output, options, written=True)
     say(f"to see this again: decodeprof sweep --show {shlex.quote(str(out))}")
 

@@ -52,6 +52,14 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""
     axis: str = ""
     """Of a target: the argument that varies."""
+    values: list[int] = []
+    """Of a target: what was asked for, as `spec` has it otherwise."""
+    settings: list[str] = []
+    """Of a target: its other arguments and options, in the words of the command line."""
+
+    def asked(self) -> list[int]:
+        """The values of the points that were to be measured."""
+        return self.values or [int(value) for value in self.spec.get("values", ())]
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,10 +10,10 @@ from typing import Any
 from decodeprof.analysis.sweeps.floors import Machine
 from decodeprof.analysis.sweeps.judge import Swept, judge
 from decodeprof.analysis.sweeps.padding import plans as weighed_plans
-from decodeprof.cli.sweep_files import again_ns, measured_points, read, read_rates
+from decodeprof.cli.sweep_files import About, again_ns, measured_points, read, read_rates
 from decodeprof.cli.sweep_target import recorded
 from decodeprof.errors import InputError, UsageError
-from decodeprof.model.sweep import Sweep
+from decodeprof.model.sweep import Measured, Sweep
 
 _UNSETTLED = (
     "an eager step's profile held other numbers of activities in some steps: counts are means"
@@ -84,7 +84,7 @@ def _of_reference(directory: Path) -> Swept:
         machine=Machine(rates.node_gap_ns, rates.read_bytes_per_s, rates.matmul_flops_per_s),
         today=points[0].value,
         again_ns=again_ns(stored),
-        caveats=[*problems, *([_UNSETTLED] if unsettled else [])],
+        caveats=[*problems, *([_UNSETTLED] if unsettled else []), *_left(stored.about, points)],
     )
 
 
@@ -100,7 +100,22 @@ def _of_target(directory: Path) -> Swept:
         points=points,
         machine=found.machine,
         today=points[0].value,
+        caveats=_left(about, points),
     )
+
+
+def _left(about: About, points: Sequence[Measured]) -> list[str]:
+    """A caveat that names the points which were asked for and have not been measured."""
+    known = {point.value for point in points}
+    left = [value for value in about.asked() if value not in known]
+    if not left:
+        return []
+    axis = about.axis or str(about.spec.get("axis", ""))
+    named = ", ".join(f"{value:,}" for value in left)
+    return [
+        f"not measured yet: {axis} {named}; the same sweep with `--out` naming its directory "
+        "goes on"
+    ]
 
 
 def _subject(spec: Mapping[str, Any], dtype: str) -> str:

@@ -72,7 +72,7 @@ def run(wanted: Wanted, out: Path, *, command: tuple[str, ...] = COMMAND) -> Non
     with shown_progress() as show:
         told = len(measured_points(stored)) if stored is not None else 0
         show(_Stage("start", "starting torch", None))
-        for message in _said(job, command):
+        for message in _said(job, command, out):
             if "refused" in message:
                 raise UsageError("there is no such sweep", why=str(message["refused"]))
             if "device" in message:
@@ -146,7 +146,7 @@ def _stage(wanted: Wanted, message: Message, told: int) -> _Stage:
     return _Stage(names[message["kind"]], text, min(1.0, told / total))
 
 
-def _said(job: Message, command: tuple[str, ...]) -> Iterator[Message]:
+def _said(job: Message, command: tuple[str, ...], out: Path) -> Iterator[Message]:
     """Messages of the child as they come.
 
     Raises:
@@ -171,7 +171,7 @@ def _said(job: Message, command: tuple[str, ...]) -> Iterator[Message]:
             raise DecodeprofError(
                 "the sweep stopped before its end",
                 why=ending(code, errors.read()),
-                hint="what was measured is kept; the same command with the same `--out` goes on",
+                hint=f"what was measured is kept; the same command with `--out {out}` goes on",
             )
 
 

@@ -55,8 +55,13 @@ def run(sweep: TargetSweep, out: Path) -> None:
         )
     else:
         out.mkdir(parents=True, exist_ok=True)
-        about = msgspec.to_builtins(About(target=sweep.job.target, axis=sweep.axis))
-        path.write_text(json.dumps(about) + "\n")
+        about = About(
+            target=sweep.job.target,
+            axis=sweep.axis,
+            values=list(sweep.values),
+            settings=_settings(sweep.job),
+        )
+        path.write_text(json.dumps(msgspec.to_builtins(about)) + "\n")
     done = read(out).done()
     for index, value in enumerate(sweep.values):
         directory = out / f"{sweep.axis}_{value}"
@@ -77,12 +82,12 @@ def run(sweep: TargetSweep, out: Path) -> None:
 
 
 def _record(sweep: TargetSweep, value: int, directory: Path) -> None:
+    from decodeprof.capture import new_directory
+
     if directory.exists():
-        raise UsageError(
-            f"`{directory}` holds half a recording",
-            why="an earlier run of this sweep was stopped while it recorded this point",
-            hint=f"remove `{directory}` and run the sweep again: it goes on from there",
-        )
+        aside = new_directory(directory.parent, f"{directory.name}-unfinished")
+        say(f"an earlier run was stopped at {sweep.axis} {value}: what it left is now in {aside}")
+        directory.rename(aside)
     job = msgspec.structs.replace(sweep.job, args=[*sweep.job.args, f"{sweep.axis}={value}"])
     record_and_diagnose(job, out=directory)
 
@@ -96,6 +101,22 @@ def _refuse_another(sweep: TargetSweep, out: Path) -> None:
             f"`{about.target or 'the reference'}`",
             hint="name another directory with `--out`",
         )
+    if about.settings != _settings(sweep.job):
+        raise UsageError(
+            f"`{out}` was measured with other settings",
+            why=f"its target was run with {' '.join(about.settings) or 'no options'}",
+            hint="name another directory with `--out`; more values of the same sweep can be added",
+        )
+
+
+def _settings(job: Job) -> list[str]:
+    """What all points of a sweep have to share, in the words of the command line."""
+    found = [f"--arg {text}" for text in job.args]
+    for option in ("setup", "new_tokens", "device"):
+        value = getattr(job, option)
+        if value is not None:
+            found.append(f"--{option.replace('_', '-')} {value}")
+    return found
 
 
 @dataclass(frozen=True)

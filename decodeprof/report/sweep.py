@@ -30,6 +30,8 @@ from decodeprof.report.plot import Curve, drawn
 ABSENT = "-"
 _INDENT = 4
 """Of code in a section, in cells."""
+_BETWEEN = 2
+"""Cells before each column of a table."""
 _TITLES = {
     "floors": ("device floor reaches the host's time", "busy + n × node gap = n × launch cost"),
     "plateau": ("eager step leaves its plateau", "10 % above the host's time"),
@@ -53,7 +55,7 @@ def sweep_view(sweep: Sweep, *, width: int) -> View:
     sections = [
         Section("verdict", "", (Headline(line(sweep.sentence)),)),
         *_curves(sweep, width - _INDENT),
-        Section("points", f"Points, per step, by {sweep.axis}", _points(sweep)),
+        Section("points", f"Points, per step, by {sweep.axis}", _points(sweep, width)),
         Section("crossings", "Crossings", (*_crossings(sweep), *_prediction(sweep))),
     ]
     if sweep.plans:
@@ -100,7 +102,7 @@ _COLUMNS = (
 )
 
 
-def _points(sweep: Sweep) -> tuple[Block, ...]:
+def _points(sweep: Sweep, width: int) -> tuple[Block, ...]:
     shown = [
         (title, field)
         for title, field in _COLUMNS
@@ -134,7 +136,7 @@ def _points(sweep: Sweep) -> tuple[Block, ...]:
         if point.failed:
             below = (line(Span("left out: ", "warning"), point.failed),)
         rows.append(Row(tuple(line(cell) for cell in cells), below=below))
-    blocks: list[Block] = [Table(tuple(columns), tuple(rows))]
+    blocks: list[Block] = [*_in_width(columns, rows, width)]
     told = {
         "predicted": "predicted: the step as one graph, by replay; no graph was run.",
         "host": "host: activities × the cost of a launch, taken from the launch-bound points.",
@@ -155,6 +157,37 @@ def _points(sweep: Sweep) -> tuple[Block, ...]:
             )
         )
     return tuple(blocks)
+
+
+def _in_width(columns: list[Column], rows: list[Row], width: int) -> list[Table]:
+    """One table, or several that each begin with the axis, so that none is wider than `width`."""
+    needs = [
+        _BETWEEN + max(len(column.title), *(_length(row.cells[index]) for row in rows))
+        for index, column in enumerate(columns)
+    ]
+    others = list(range(1, len(columns)))
+    for each in range(len(others), 0, -1):
+        groups = [[0, *others[at : at + each]] for at in range(0, len(others), each)]
+        if all(sum(needs[index] for index in group) <= width for group in groups):
+            break
+    return [
+        Table(
+            tuple(columns[index] for index in group),
+            # A line below a row is said once.
+            tuple(
+                Row(
+                    tuple(row.cells[index] for index in group),
+                    below=row.below if group is groups[0] else (),
+                )
+                for row in rows
+            ),
+        )
+        for group in groups
+    ]
+
+
+def _length(cell: Line) -> int:
+    return sum(len(span.text) for span in cell)
 
 
 def _crossings(sweep: Sweep) -> tuple[Block, ...]:

@@ -13,7 +13,7 @@ from decodeprof.report.terminal import text
 from tests.golden import check_golden
 
 ROOT = Path(__file__).parents[2]
-WIDTH = 110
+WIDTH = 116
 NAME = "sweep_batch_0p6b"
 
 
@@ -26,6 +26,17 @@ def test_the_report_is_made_of_the_points(sweep: Sweep) -> None:
     found = text(sweep_view(sweep, width=WIDTH), width=WIDTH)
     check_golden(ROOT / f"reports/{NAME}.txt", found.encode())
     check_golden(ROOT / f"reports/{NAME}.csv", sweep_csv(sweep))
+
+
+@pytest.mark.parametrize("width", [64, 80, 110])
+def test_a_narrow_terminal_parts_the_table(sweep: Sweep, width: int) -> None:
+    lines = text(sweep_view(sweep, width=width), width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    heads = [line.split() for line in lines if line.startswith("  batch  ")]
+    assert len(heads) > 1
+    whole = text(sweep_view(sweep, width=WIDTH), width=WIDTH).splitlines()
+    (wanted,) = (line.split() for line in whole if line.startswith("  batch  "))
+    assert [name for head in heads for name in head[1:]] == wanted[1:]
 
 
 def test_a_graph_step_stands_in_where_nothing_was_counted(sweep: Sweep) -> None:
