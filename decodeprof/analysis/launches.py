@@ -107,6 +107,19 @@ def captured_into_graphs(trace: Trace) -> Bool:
     return inside
 
 
+def kernel_launches(trace: Trace) -> tuple[Bool, Bool]:
+    """Which calls launch kernels or graphs, and which of those have nothing on the device.
+
+    Only lost records explain the latter: a set or a copy of no bytes is a call that the device
+    never sees, and no loss. Launches into a capture are left out. Both have one entry for each
+    row of `Trace.calls`.
+    """
+    kinds = (int(CallKind.LAUNCH), int(CallKind.GRAPH_LAUNCH))
+    launching = np.isin(trace.calls.kind, kinds) & ~captured_into_graphs(trace)
+    ran = np.isin(np.arange(len(trace.calls)), trace.device.call)
+    return launching, launching & ~ran
+
+
 def latency_floors(
     trace: Trace, launches: Launches, *, recorded_ns: int | None, typical_ns: dict[str, int]
 ) -> LatencyFloors:

@@ -105,6 +105,7 @@ def gather(loaded: Loaded) -> Evidence:
         return sites_of(trace, steps, gaps, rows=rows, nesting=nesting, seen=seen)
 
     decode, prefill = steps.decode(), steps.rows("prefill")
+    prefill = prefill[steps.measured[prefill]]
     return Evidence(
         loaded=loaded,
         device=device,

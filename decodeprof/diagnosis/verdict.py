@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from decodeprof import units
 from decodeprof.analysis.collectives import collectives_alone, rank_activity
 from decodeprof.analysis.intervals import union
+from decodeprof.analysis.launches import kernel_launches
+from decodeprof.analysis.steps.find import LOST_SHARE
 from decodeprof.diagnosis.context import unprofiled_step
 from decodeprof.model.diagnosis import IDLE_CAUSES, BoundBy, Verdict
 from decodeprof.model.trace import ActivityKind
@@ -179,6 +181,14 @@ def without_steps(evidence: Evidence) -> Verdict:
         )
     else:
         found = "no decode steps were found"
+    launching, bare = kernel_launches(trace)
+    if bare.sum() > LOST_SHARE * launching.sum():
+        return Verdict(
+            bound_by="unknown",
+            sentence=f"Cannot tell: {found}. {units.count(bare.sum())} of "
+            f"{units.count(launching.sum())} launches have no kernel in the recording, so how busy "
+            "the GPU is cannot be told either.",
+        )
     return Verdict(
         bound_by="unknown",
         sentence=f"Cannot tell per step: {found}. Over the whole window the GPU is busy {share}"

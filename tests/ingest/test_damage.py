@@ -12,12 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from decodeprof.diagnosis.pipeline import analyze_path
 from decodeprof.errors import DecodeprofError, InputError
 from decodeprof.ingest.mend import escape_quotes, mend
 from decodeprof.ingest.read import read_trace
 from decodeprof.ingest.torch_trace import parse
 from tests.build import TraceBuilder
 from tests.reading import causes_of, content, gaps_of, read_bytes, steps_of
+from tests.scenarios import decode_loop
 from tests.write_kineto import LAYOUTS, kineto
 
 
@@ -202,6 +204,22 @@ def analyse(data: bytes, folder: Path) -> None:
             gaps_of(trace, device).busy.total_ns + sum(causes_of(trace, device).values()) == span
             or (trace.device.end_ns == trace.device.start_ns).any()
         )
+
+
+@pytest.mark.parametrize("every", [2, 5])
+@pytest.mark.parametrize("dur", [-1, None, "NaN"])
+def test_kernels_without_a_time_are_no_idle_time(tmp_path: Path, dur: object, every: int) -> None:
+    document = json.loads(kineto(decode_loop().build(), "one_line"))
+    kernels = [e for e in document["traceEvents"] if e.get("cat") == "kernel"]
+    for event in kernels[::every]:
+        event["dur"] = dur
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(document).replace('"NaN"', "NaN"))
+    diagnosis = analyze_path(path).diagnosis
+    assert diagnosis.verdict.bound_by == "unknown"
+    assert diagnosis.step is diagnosis.prefill is None
+    assert "how busy the GPU is cannot be told" in diagnosis.verdict.sentence
+    assert any("were left out" in caveat for caveat in diagnosis.caveats)
 
 
 @settings(max_examples=200,

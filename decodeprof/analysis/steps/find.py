@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 
 from decodeprof.analysis.intervals import union
+from decodeprof.analysis.launches import kernel_launches
 from decodeprof.analysis.steps import forwards, graphs, marks, sequence
 from decodeprof.analysis.steps.cuts import Context, Cuts, Phase, is_training
 from decodeprof.analysis.steps.found import Steps
@@ -17,6 +18,8 @@ _RULES = (marks.find, forwards.find, graphs.find, sequence.find)
 # A step with this much more or less work than the median step did something once (a cache grew,
 # kernels were compiled); a stop check every few steps adds a handful of activities.
 ONE_OFF_SHARE = 0.2
+# In sound recordings every kernel launch has its kernel; a stray one does not spoil a step.
+LOST_SHARE = 0.1
 # A pause of the profiler's own, through which the device stood idle for more than this share of a
 # step, makes its times the profiler's. A host that runs ahead may pause for longer than a step.
 PAUSE_SHARE = 0.01
@@ -94,7 +97,7 @@ def _assign(trace: Trace, cuts: Cuts, device: int) -> Steps:
     activity_step[linked] = call_step[trace.device.call[linked]]
     device_start, device_end = _windows(trace, activity_step, count=len(starts), device=device)
     phases = tuple(cut.phase for cut in cuts.cuts)
-    measured, reasons = _measured(trace, activity_step, device_start)
+    measured, reasons = _measured(trace, activity_step, call_step, device_start)
     steady = _steady(
         trace,
         activity_step,
@@ -156,15 +159,27 @@ def _windows(trace: Trace, activity_step: I32, *, count: int, device: int) -> tu
 
 
 def _measured(
-    trace: Trace, activity_step: I32, device_start: I64
+    trace: Trace, activity_step: I32, call_step: I32, device_start: I64
 ) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], list[str | None]]:
-    """Steps that the recording holds in whole: replays with fewer nodes than others are not."""
+    """Steps that the recording holds in whole.
+
+    Those of which kernels are missing, and replays with fewer nodes than others, are not: what is
+    missing would pass for idle time.
+    """
     measured = device_start >= 0
     reasons: list[str | None] = [
         None if known else "nothing of it ran on the device" for known in measured
     ]
     for step in range(int(np.flatnonzero(measured)[-1]) + 1 if measured.any() else 0, len(reasons)):
         reasons[step] = "the recording ended before anything of it ran on the device"
+    launching, bare = kernel_launches(trace)
+    launches, lost = (
+        np.bincount(call_step[rows & (call_step != NONE)], minlength=len(measured))
+        for rows in (launching, bare)
+    )
+    for step in np.flatnonzero(measured & (lost > LOST_SHARE * launches)).tolist():
+        measured[step] = False
+        reasons[step] = "kernels that it launched are missing in the recording"
     rows, sizes = graphs.graph_sizes(trace)
     if len(rows):
         usual = Counter(sizes[sizes >= graphs.WHOLE_STEP_ACTIVITIES].tolist()).most_common(1)

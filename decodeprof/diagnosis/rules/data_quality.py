@@ -21,15 +21,12 @@ When to ignore it:
 
 from __future__ import annotations
 
-import numpy as np
-
 from decodeprof import units
-from decodeprof.analysis.launches import captured_into_graphs
+from decodeprof.analysis.launches import kernel_launches
 from decodeprof.analysis.replay.errors import WITHHOLD_ABOVE_SHARE
 from decodeprof.diagnosis import gates, telling
 from decodeprof.diagnosis.context import HIGH_DILATION
 from decodeprof.diagnosis.judging import Case, Clear, Found, Outcome
-from decodeprof.model.calls import CallKind
 from decodeprof.model.diagnosis import Evidence, Recommendation
 from decodeprof.model.trace import NONE
 
@@ -42,8 +39,6 @@ FEWEST_STEADY = 3
 WIDE_SPREAD = 1.3
 # A profile's ends cut off a few launches; more than this share missing is a loss.
 MISSING_SHARE = 0.01
-# A set or a copy of no bytes is a call that the device never sees, and no loss.
-_LAUNCHES = (int(CallKind.LAUNCH), int(CallKind.GRAPH_LAUNCH))
 
 
 def judge(case: Case) -> Outcome:
@@ -97,12 +92,11 @@ def _trace(case: Case) -> list[Evidence]:
     if not {"device", "calls"} <= trace.captured:
         return []
     facts = []
-    launched = np.isin(trace.calls.kind, _LAUNCHES) & ~captured_into_graphs(trace)
-    calls = np.flatnonzero(launched)
-    bare = int((~np.isin(calls, trace.device.call)).sum())
-    if bare > MISSING_SHARE * max(len(calls), 1):
+    launched, without = kernel_launches(trace)
+    calls, bare = int(launched.sum()), int(without.sum())
+    if bare > MISSING_SHARE * max(calls, 1):
         facts.append(
-            telling.measured(f"{bare:,} of {len(calls):,} launch calls have no device activity")
+            telling.measured(f"{bare:,} of {calls:,} launch calls have no device activity")
         )
     orphans = int((trace.device.call == NONE).sum())
     if orphans > MISSING_SHARE * max(len(trace.device), 1):
