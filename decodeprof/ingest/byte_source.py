@@ -188,7 +188,8 @@ class GzipSource:
                 yield piece
             if last and not piece:
                 if not unpacker.eof:
-                    self.damage = self._after("the gzip data is cut short")
+                    # What is gone is no part of the file's size: no share of it can be told.
+                    self.damage = "the gzip data is cut short"
                 return
 
 

@@ -151,13 +151,14 @@ def _caveats(rows: Rows, around: Surroundings, trace: Trace, damage: str) -> tup
     if damage:
         texts.append(damage)
     if around.cut_short:
-        text = "the file ends before its list of events does: every whole event was read"
+        # Profilers write neither by time nor by kind alone: the end of the file is no end in time.
+        text = (
+            "the file ends before its list of events does: every whole event was read; what is "
+            "missing may be of any time, and how much it is cannot be told"
+        )
         behind = max(ends, default=0) - (span[1] if span else 0)
         if behind > 0:
-            text += (
-                f"; host events go on for {units.time(behind)} after the last device activity, "
-                "and about that much device time is missing"
-            )
+            text += f"; host events go on for {units.time(behind)} after the last device activity"
         texts.append(text)
     if losses.lost_bytes:
         last = max([*ends, span[1] if span else 0])

@@ -73,3 +73,14 @@ def test_a_run_on_the_cpu_alone_is_called_so(tmp_path: Path) -> None:
 def test_a_trace_of_copies_that_launched_nothing_is_read(tmp_path: Path) -> None:
     path = written(tmp_path / "trace.json", without={"kernel", "cuda_runtime", "cuda_driver"})
     assert len(load(path).trace.device) > 0
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_how_much_a_packed_file_lost_is_not_guessed(tmp_path: Path, share: float) -> None:
+    packed = write(tmp_path / "whole.json.gz", decode_loop().build()).read_bytes()
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(packed[: int(len(packed) * share)])
+    cut, rest, *_ = load(path).trace.caveats
+    assert cut == "the gzip data is cut short"
+    assert rest.startswith("the file ends before its list of events does")
+    assert "how much it is cannot be told" in rest
