@@ -42,7 +42,7 @@ def run(sweep: TargetSweep, out: Path) -> None:
 
     Raises:
         UsageError: `out` holds something else, or the target was named wrongly.
-        DecodeprofError: the very first point failed: so would the others.
+        DecodeprofError: the first point failed and is the smallest: so would the others.
     """
     path = out / POINTS_FILE
     if path.is_file():
@@ -73,7 +73,7 @@ def run(sweep: TargetSweep, out: Path) -> None:
         except UsageError:
             raise
         except DecodeprofError as error:
-            if value == sweep.values[0]:
+            if index == 0 and value == min(sweep.values):
                 raise
             say(f"{sweep.axis} {value} left out: {error.what}")
             reason = f"{error.what}: {error.why.splitlines()[-1]}" if error.why else error.what
