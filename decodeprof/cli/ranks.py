@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,9 +24,10 @@ def traces_of(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         found += _in_folder(path) or [path]
-    seen: dict[Path, Path] = {}
+    seen: dict[str, Path] = {}
     for path in found:
-        first = seen.setdefault(path.resolve(), path)
+        # Unlike Path.resolve, it takes a link to itself as it is: who reads it says what is wrong.
+        first = seen.setdefault(os.path.realpath(path), path)
         if first is not path:
             raise UsageError(
                 f"`{path}` is named twice",

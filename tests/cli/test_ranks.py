@@ -79,6 +79,15 @@ def test_a_rank_named_twice_is_refused(folder: Path, capsys: Capture) -> None:
     assert "is named twice" in capsys.readouterr().err
 
 
+def test_a_link_to_itself_is_told(folder: Path, capsys: Capture) -> None:
+    loop = folder / "loop.json"
+    loop.symlink_to(loop)
+    assert run(group, ["analyze", str(loop)]) == 2
+    assert "Too many levels of symbolic links" in capsys.readouterr().err
+    assert run(group, ["analyze", str(folder), "--json"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["ranks"]) == 2
+
+
 @pytest.mark.parametrize("option", [["--process", "1"], ["--perfetto"], ["--html", "x.html"]])
 def test_what_is_of_one_trace_is_refused(option: list[str], folder: Path, capsys: Capture) -> None:
     assert run(group, ["analyze", str(folder), *option]) == 2
