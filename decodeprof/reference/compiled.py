@@ -20,10 +20,10 @@ from decodeprof.reference.cache import StaticKVCache
 from decodeprof.reference.state import State
 
 
-def keep_in_place(state: State, cache: StaticKVCache, weights: Iterable[Tensor]) -> None:
+def keep_in_place(state: State, cache: StaticKVCache, others: Iterable[Tensor]) -> None:
     """Promise torch.compile that these tensors stay where they are."""
     own = (state.token, state.position, state.made, state.stopped, state.stops)
-    for tensor in (*own, *cache.keys, *cache.values, cache.slot_positions, *weights):
+    for tensor in (*own, *cache.keys, *cache.values, cache.slot_positions, *others):
         torch._dynamo.mark_static_address(tensor)
 
 

@@ -75,6 +75,9 @@ class FastDecoder:
     ) -> None:
         device, dtype = model.embedding.device, model.embedding.dtype
         _check_options(mode, device, rows, check_every)
+        least = WARM_UP_STEPS + 1 if mode == "graph" else 1
+        if capacity < least:
+            raise ValueError(f'in mode "{mode}" the capacity is at least {least}, not {capacity}')
         if kernels is not None and not joined:
             raise ValueError("the kernels work on joined projections: pass joined=True")
         self.model = model
@@ -105,9 +108,15 @@ class FastDecoder:
                 generator=self._generator,
             )
         self._check = PipelinedCheck(slots, device) if pipelined else None
+        self._calls = 0
+        self._uniform: Tensor | None = None
         if mode == "compile":
-            joined_weights = self._forward.tensors() if joined else ()
-            keep_in_place(self.state, self.cache, [*model.parameters(), *joined_weights])
+            others = [*model.parameters(), *(self._forward.tensors() if joined else ())]
+            if sampling.temperature > 0:
+                # torch.compile takes no generator, so each step's numbers are drawn before it.
+                self._uniform = torch.zeros((slots, model.config.vocab_size), device=device)
+                others.append(self._uniform)
+            keep_in_place(self.state, self.cache, others)
 
     def generate(
         self, prompt: Sequence[int], new_tokens: int, *, stop: Collection[int] = (), seed: int = 0
@@ -139,7 +148,7 @@ class FastDecoder:
         Raises:
             ValueError: too many prompts, an empty one, or one that exceeds the capacity.
         """
-        if new_tokens < 1:
+        if new_tokens < 1 or not prompts:
             return [[] for _ in prompts]
         rows = len(prompts)
         for _ in self._run(prompts, new_tokens, stop=stop, seed=seed):
@@ -159,6 +168,7 @@ class FastDecoder:
 
         Raises:
             ValueError: as `generate`, at the first token asked for.
+            RuntimeError: another call has taken over the decoder's rows since.
         """
         seen = 0
         if new_tokens < 1:
@@ -189,6 +199,8 @@ class FastDecoder:
         """Make tokens; yield, after each look at the flags, how many have been made a row."""
         rows = len(prompts)
         self._refuse(prompts, new_tokens)
+        self._calls += 1
+        call = self._calls
         self._generator.manual_seed(seed)
         self.state.set_stops(stop)
         # Surplus rows of a bucket decode along from 0: fewer steps than the slots they have.
@@ -206,6 +218,8 @@ class FastDecoder:
                 yield self._taken
                 if ended:
                     return
+                if self._calls != call:
+                    raise RuntimeError("another text was begun in this decoder: a stream was cut")
         yield self._taken
 
     def _begin(self, row: int, prompt: Sequence[int]) -> None:
@@ -227,6 +241,8 @@ class FastDecoder:
         if self.mode == "graph":
             self._graph(bucket).replay()
         else:
+            if self._uniform is not None:
+                self._uniform[:bucket].uniform_(generator=self._generator)
             self._compiled_step(bucket)()
 
     def _decode(self, rows: int) -> None:
@@ -240,7 +256,8 @@ class FastDecoder:
             return
         forward = self._forward if matvec is None else matvec
         logits = forward(state.token, state.position, cache)
-        state.take(self._sampling(logits, self._generator))
+        uniform = None if self._uniform is None else self._uniform[:rows]
+        state.take(self._sampling(logits, self._generator, uniform=uniform))
 
     def _graph(self, bucket: int) -> CapturedGraph:
         """The captured step of a bucket, captured at its first use."""

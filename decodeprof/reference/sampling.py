@@ -8,6 +8,7 @@ every shape is fixed, no value is read by the host, and the draw can be captured
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -31,15 +32,21 @@ class Sampling:
     min_p: float | None = None
 
     def __post_init__(self) -> None:
-        if self.temperature < 0:
-            raise ValueError(f"the temperature is 0 or more, not {self.temperature}")
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(f"the temperature is 0 or more, and finite, not {self.temperature}")
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(f"top_k is at least 1, not {self.top_k}")
         for name, value in (("top_p", self.top_p), ("min_p", self.min_p)):
             if value is not None and not 0 < value <= 1:
                 raise ValueError(f"{name} is above 0 and at most 1, not {value}")
 
-    def __call__(self, logits: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def __call__(
+        self,
+        logits: Tensor,
+        generator: torch.Generator | None = None,
+        *,
+        uniform: Tensor | None = None,
+    ) -> Tensor:
         """Sample with these settings: `sample_on_device`."""
         return sample_on_device(
             logits,
@@ -48,6 +55,7 @@ class Sampling:
             top_p=self.top_p,
             min_p=self.min_p,
             generator=generator,
+            uniform=uniform,
         )
 
 
@@ -103,6 +111,7 @@ def sample_on_device(
     top_p: float | None = None,
     min_p: float | None = None,
     generator: torch.Generator | None = None,
+    uniform: Tensor | None = None,
 ) -> Tensor:
     """Choose a token from each distribution, without the host waiting for anything.
 
@@ -113,13 +122,20 @@ def sample_on_device(
         top_p: none filters nothing.
         min_p: none filters nothing.
         generator: of the logits' device; the default one when absent.
+        uniform: float32 numbers of the logits' shape, from 0 to below 1, to use instead of drawing:
+            for torch.compile, which takes no generator.
 
     Returns:
         Token numbers, int64 ``[...]``.
+
+    Raises:
+        ValueError: a setting that `Sampling` refuses.
     """
+    Sampling(temperature, top_k, top_p, min_p)
     if temperature == 0:
         return logits.argmax(-1)
     scaled = filtered_logits(logits, temperature, top_k=top_k, top_p=top_p, min_p=min_p)
-    uniform = torch.rand(scaled.shape, device=scaled.device, generator=generator)
+    if uniform is None:
+        uniform = torch.rand(scaled.shape, device=scaled.device, generator=generator)
     # u = 0 gives −inf, which is never the largest: nothing is special-cased.
     return (scaled - torch.log(-torch.log(uniform))).argmax(-1)

@@ -73,9 +73,10 @@ class State:
         Raises:
             ValueError: there are more than fit.
         """
-        if len(stops) > MOST_STOPS:
-            raise ValueError(f"{len(stops)} stop tokens; at most {MOST_STOPS} fit")
-        filled = [*stops, *[NO_TOKEN] * (MOST_STOPS - len(stops))]
+        distinct = set(stops)
+        if len(distinct) > MOST_STOPS:
+            raise ValueError(f"{len(distinct)} stop tokens; at most {MOST_STOPS} fit")
+        filled = [*distinct, *[NO_TOKEN] * (MOST_STOPS - len(distinct))]
         self.stops.copy_(on_device(filled, self.stops.device), non_blocking=True)
 
     def take(self, following: Tensor) -> None:

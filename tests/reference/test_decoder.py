@@ -139,6 +139,29 @@ def test_sampling_is_seeded_and_differs_by_seed() -> None:
     assert list(decoder.stream(PROMPT, NEW, seed=1)) == first
 
 
+def test_a_compiled_step_samples_what_an_eager_one_does() -> None:
+    sampling = Sampling(temperature=1.0, top_k=50, top_p=0.9, min_p=0.01)
+    eager = FastDecoder(model(), CAPACITY, rows=2, sampling=sampling)
+    compiled = FastDecoder(model(), CAPACITY, rows=2, sampling=sampling, mode="compile")
+    first = compiled.generate(PROMPT, NEW, seed=1)
+    assert first == eager.generate(PROMPT, NEW, seed=1)
+    assert first != compiled.generate(PROMPT, NEW, seed=2)
+    prompts = [PROMPT, PROMPT[:2]]
+    assert compiled.generate_batch(prompts, 9) == eager.generate_batch(prompts, 9)
+
+
+@pytest.mark.parametrize("options", [{}, {"pipelined": True}], ids=["every 16", "pipelined"])
+def test_a_stream_that_another_call_cut_says_so(options: dict[str, Any]) -> None:
+    decoder = FastDecoder(model(), CAPACITY, **options)
+    stream = decoder.stream(PROMPT, NEW)
+    begun = next(stream)
+    assert decoder.generate(PROMPT[:2], 3) == plain.generate(model(), PROMPT[:2], 3)
+    with pytest.raises(RuntimeError, match="another text"):
+        list(stream)
+    assert begun == expected()[0]
+    assert list(decoder.stream(PROMPT, NEW)) == expected()
+
+
 def test_state_is_put_back_after_steps() -> None:
     decoder = FastDecoder(model(), CAPACITY, sampling=Sampling(temperature=1.0))
     decoder.generate(PROMPT, 9)
@@ -184,12 +207,19 @@ def test_options_that_cannot_be(options: dict[str, Any], says: str) -> None:
         FastDecoder(model(), CAPACITY, **options)
 
 
+def test_a_capacity_of_nothing() -> None:
+    with pytest.raises(ValueError, match='in mode "eager" the capacity is at least 1, not 0'):
+        FastDecoder(model(), 0)
+
+
 def test_calls_that_cannot_be() -> None:
     decoder = FastDecoder(model(), CAPACITY)
     with pytest.raises(ValueError, match="empty"):
         decoder.generate([], 3)
     with pytest.raises(ValueError, match="2 prompts, but the decoder has 1 rows"):
         decoder.generate_batch([[1], [2]], 3)
+    assert decoder.generate_batch([], 3) == []
+    assert decoder.generate(PROMPT, 3, stop=[511] * 9) == expected()[:3], "one token, named often"
     with pytest.raises(ValueError, match="at most 8"):
         decoder.generate([1], 3, stop=range(9))
     with pytest.raises(ValueError, match="capacity"):

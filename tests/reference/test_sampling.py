@@ -87,6 +87,8 @@ def test_filters_keep_what_their_definitions_say() -> None:
     ("settings", "says"),
     [
         ({"temperature": -1.0}, "temperature"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"temperature": float("inf")}, "temperature"),
         ({"top_k": 0}, "top_k"),
         ({"top_p": 0.0}, "top_p"),
         ({"min_p": 1.5}, "min_p"),
@@ -95,3 +97,5 @@ def test_filters_keep_what_their_definitions_say() -> None:
 def test_settings_that_mean_nothing_are_refused(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Sampling(**settings)
+    with pytest.raises(ValueError, match=says):
+        sample_on_device(LOGITS, **({"temperature": 1.0} | settings))
