@@ -87,7 +87,7 @@ def load_model(
     if dtype is None:
         # Newer files say "dtype", older ones "torch_dtype".
         name = settings.get("dtype") or settings.get("torch_dtype") or "float32"
-        if name not in DTYPES:
+        if not isinstance(name, str) or name not in DTYPES:
             raise CheckpointError(
                 f"`{directory}` holds weights of an unknown dtype, `{name}`",
                 hint="name one: `load_model(directory, dtype=torch.bfloat16)`",
@@ -104,17 +104,24 @@ def read_config(settings: Mapping[str, Any], path: Path) -> ModelConfig:
     Raises:
         CheckpointError: another architecture, or a variant that the model does not compute.
     """
-    architectures = settings.get("architectures") or []
+    named = settings.get("architectures") or []
+    architectures = [str(name) for name in (named if isinstance(named, list) else [named])]
     if ARCHITECTURE not in architectures:
         raise CheckpointError(
             f"`{path}` describes another architecture",
             why=f"it says {', '.join(architectures) or 'none'}; this loads {ARCHITECTURE}",
         )
-    missing = [name for name in _SIZES.values() if not isinstance(settings.get(name), int)]
+    missing = [name for name in _SIZES.values() if not _is_size(settings.get(name))]
     if missing:
-        raise CheckpointError(f"`{path}` lacks sizes", why=f"it has no {', '.join(missing)}")
+        raise CheckpointError(
+            f"`{path}` lacks sizes", why=f"it has no positive whole number for {', '.join(missing)}"
+        )
     # The rotation's settings moved into one dictionary.
     rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
+    if not isinstance(rope, dict):
+        raise CheckpointError(
+            f"`{path}` cannot be read", why="the rotation's settings are no object"
+        )
     kind = rope.get("rope_type") or rope.get("type") or "default"
     unknown = {
         "rope_type": (kind, "default"),
@@ -129,12 +136,23 @@ def read_config(settings: Mapping[str, Any], path: Path) -> ModelConfig:
                 why=f"{name} is {value!r}; it must be {known!r}",
             )
     sizes = {ours: settings[theirs] for ours, theirs in _SIZES.items()}
+    theta = rope.get("rope_theta") or settings.get("rope_theta") or 10_000.0
     return ModelConfig(
         **sizes,
         tied=bool(settings.get("tie_word_embeddings", False)),
-        rope_theta=float(rope.get("rope_theta") or settings.get("rope_theta") or 10_000.0),
-        norm_eps=float(settings.get("rms_norm_eps", 1e-6)),
+        rope_theta=_number(theta, "rope_theta", path),
+        norm_eps=_number(settings.get("rms_norm_eps", 1e-6), "rms_norm_eps", path),
     )
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _number(value: Any, name: str, path: Path) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise CheckpointError(f"`{path}` cannot be read", why=f"{name} is {value!r}, no number")
+    return float(value)
 
 
 def _fill(model: Model, directory: Path) -> None:
@@ -194,8 +212,12 @@ def _tensors(directory: Path) -> Iterator[tuple[str, Tensor]]:
     from safetensors import SafetensorError, safe_open
 
     if (directory / INDEX_FILE).exists():
-        weight_map = _read_json(directory / INDEX_FILE).get("weight_map", {})
-        files = sorted({directory / name for name in weight_map.values()})
+        weight_map = _read_json(directory / INDEX_FILE).get("weight_map")
+        if not isinstance(weight_map, dict):
+            raise CheckpointError(
+                f"`{directory / INDEX_FILE}` cannot be read", why="its weight_map is no object"
+            )
+        files = sorted({directory / str(name) for name in weight_map.values()})
     else:
         files = [directory / SINGLE_FILE]
     for file in files:
@@ -208,7 +230,7 @@ def _tensors(directory: Path) -> Iterator[tuple[str, Tensor]]:
             with safe_open(file, framework="pt") as tensors:
                 for name in tensors.keys():  # noqa: SIM118 (no mapping: it has nothing but keys)
                     yield name, tensors.get_tensor(name)
-        except SafetensorError as error:
+        except (OSError, SafetensorError) as error:
             raise CheckpointError(f"`{file}` is damaged", why=str(error)) from None
 
 

@@ -100,9 +100,37 @@ def test_a_variant_that_is_not_computed(saved: Path, settings: dict[str, Any], w
     refused(saved, "a variant", why)
 
 
-def test_missing_sizes(saved: Path) -> None:
-    edit(saved, head_dim=None)
+@pytest.mark.parametrize("size", [None, -5, 0, True, "64", 6.5])
+def test_missing_sizes(saved: Path, size: Any) -> None:
+    edit(saved, head_dim=size)
     refused(saved, "lacks sizes", "head_dim")
+
+
+@pytest.mark.parametrize(
+    ("settings", "what", "why"),
+    [
+        ({"architectures": 5}, "another architecture", "5"),
+        ({"architectures": [None]}, "another architecture", "None"),
+        ({"rope_parameters": [1]}, "cannot be read", "rotation"),
+        ({"rope_parameters": {"rope_theta": "x"}}, "cannot be read", "rope_theta is 'x'"),
+        ({"rms_norm_eps": None}, "cannot be read", "rms_norm_eps is None"),
+        ({"dtype": [1]}, "unknown dtype", ""),
+    ],
+)
+def test_settings_of_another_kind(
+    saved: Path, settings: dict[str, Any], what: str, why: str
+) -> None:
+    edit(saved, **settings)
+    refused(saved, what, why)
+
+
+@pytest.mark.parametrize("weight_map", [[], None, "x"])
+def test_an_index_that_maps_nothing(saved: Path, weight_map: Any) -> None:
+    index = saved / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    refused(saved, "cannot be read", "weight_map")
+    index.write_text(json.dumps({"weight_map": {"model.norm.weight": 5}}))
+    refused(saved, "is missing")
 
 
 def test_weights_that_are_not_there(saved: Path) -> None:
