@@ -12,7 +12,7 @@ from decodeprof.analysis.steps import forwards, graphs, marks, sequence
 from decodeprof.analysis.steps.cuts import Context, Cuts, Phase, is_training
 from decodeprof.analysis.steps.found import Steps
 from decodeprof.model.calls import CallKind
-from decodeprof.model.trace import I32, I64, NONE, Trace
+from decodeprof.model.trace import I32, I64, NONE, Bool, Trace
 
 _RULES = (marks.find, forwards.find, graphs.find, sequence.find)
 # A step with this much more or less work than the median step did something once (a cache grew,
@@ -92,6 +92,7 @@ def _assign(trace: Trace, cuts: Cuts, device: int) -> Steps:
         np.int64,
     )
     call_step = _step_of(trace.calls.start_ns, starts, ends)
+    call_step[_waits_behind_the_loop(trace, call_step, cuts)] = NONE
     activity_step = np.full(len(trace.device), NONE, np.int32)
     linked = trace.device.call != NONE
     activity_step[linked] = call_step[trace.device.call[linked]]
@@ -131,6 +132,22 @@ def _step_of(times: I64, starts: I64, ends: I64) -> I32:
     step = np.searchsorted(starts, times, side="right") - 1
     inside = (step >= 0) & (times < ends[np.maximum(step, 0)])
     return np.where(inside, step, NONE).astype(np.int32)
+
+
+def _waits_behind_the_loop(trace: Trace, call_step: I32, cuts: Cuts) -> Bool:
+    """For each call whether it is a wait in the last step that belongs to what follows the loop.
+
+    Where nothing says where the last step ends, it runs to the recording's end, and holds the
+    synchronisation that people put before they stop a profiler, and the profiler's own. Those begin
+    when the device has done everything, and no other step makes such a call.
+    """
+    calls, last = trace.calls, len(cuts.cuts) - 1
+    done = int(trace.device.end_ns.max(initial=0))
+    behind: Bool = (call_step == last) & (calls.kind == CallKind.SYNC) & (calls.start_ns >= done)
+    if last == 0 or cuts.cuts[last].end_ns is not None:
+        return np.zeros_like(behind)
+    elsewhere: Bool = np.isin(calls.name, calls.name[(call_step >= 0) & (call_step < last)])
+    return behind & ~elsewhere
 
 
 def _windows(trace: Trace, activity_step: I32, *, count: int, device: int) -> tuple[I64, I64]:

@@ -6,11 +6,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from decodeprof.analysis.steps.cuts import Period
 from decodeprof.analysis.steps.found import Steps
 from decodeprof.analysis.steps.tokens import bare, launch_sequence
+from decodeprof.model.calls import CallKind
 from tests.build import TraceBuilder
 from tests.reading import steps_of, trace_of
 from tests.scenarios import decode_loop, forward, graph_loop, layer, take_token
@@ -42,6 +44,30 @@ def test_a_naive_loop_is_split_as_the_program_did() -> None:
     embeddings = [op.start_ns for op in scenario.ops if op.name == "aten::embedding"]
     assert steps.host_start_ns.tolist() == embeddings
     assert steps.steady.tolist() == [False, False, True, True, True, False]
+
+
+def test_waits_behind_the_loop_are_no_steps() -> None:
+    b = decode_loop(steps=2)
+    b.work(10 * US)
+    for _ in range(2):
+        b.sync("cudaDeviceSynchronize")
+    trace = trace_of(b.build())
+    syncs = steps_of(trace).call_step[trace.calls.kind == CallKind.SYNC]
+    assert syncs.tolist() == [0, 1, 2, -1, -1]
+
+
+def test_a_wait_that_each_step_makes_is_the_last_steps_too() -> None:
+    b = TraceBuilder()
+    for index in range(3):
+        forward(b, query=1 if index else 16, layers=6, kernel_ns=2 * US)
+        take_token(b)
+        b.work(10 * US)
+        b.sync("cudaDeviceSynchronize")
+    trace = trace_of(b.build())
+    steps = steps_of(trace)
+    assert steps.count == 3
+    syncs = steps.call_step[trace.calls.kind == CallKind.SYNC]
+    assert np.bincount(syncs).tolist() == [2, 2, 2]
 
 
 def test_windows_tile_the_device_timeline() -> None:
