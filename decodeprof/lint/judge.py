@@ -6,6 +6,7 @@ judged: waits by step, copies, and the operations of two consecutive steps.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from decodeprof.capture.hooks import ModuleHooks, watch_graphs
 from decodeprof.capture.invoke import Caller
 from decodeprof.capture.job import Job
 from decodeprof.capture.load import load
-from decodeprof.capture.op_record import OpRecorder
+from decodeprof.capture.op_record import OpRecorder, place_of
 from decodeprof.capture.places import Places
 from decodeprof.capture.record_ops import StepRecorder, first_to_record
 from decodeprof.capture.session import Called, Session, Watches
@@ -35,6 +36,8 @@ from decodeprof.recording import Environment, Recording, Target
 _ENDS = 2
 """Steps of a call that are no whole decode steps: the prefill, and the last one, whose end only
 the call's end shows."""
+_SHOWN_MIXED = 3
+"""Lines that mix devices; one forgotten `.cuda()` makes many, and the first tells which."""
 _PHASE_TEXTS = {"import": "importing the script", "setup": "setting up", "call": "ready to call"}
 
 
@@ -53,6 +56,7 @@ class Judging:
         self._decode_steps = 0
         self._on_device = False
         self._compiled = False
+        self._mixed: dict[str, None] = {}
 
     def run(self, *, default_device: str | None = None) -> LintRun:
         """Load the target, call it twice, and say what was seen.
@@ -67,6 +71,7 @@ class Judging:
         with pretended(self._collector) as mode:
             if default_device is not None:
                 torch.set_default_device(default_device)
+            mode.on_mixed = self._note_mixed
             try:
                 self._calls(mode)
             finally:
@@ -74,6 +79,13 @@ class Judging:
                 self._on_device = mode.on_device
                 self._compiled = mode.compiled
         return self.gathered()
+
+    def _note_mixed(self, op: str, device: torch.device) -> None:
+        place = place_of(self._places, target_stack(sys._getframe(1)))
+        self._mixed[
+            f"a GPU would refuse {op.removeprefix('aten::')} at {place.file}:{place.line}: its "
+            f"tensors are on {device} and on the host, so the target would raise there"
+        ] = None
 
     def _recorder_off(self, mode: PretendMode) -> None:
         if self._recorder.recording:
@@ -161,6 +173,11 @@ class Judging:
             )
         if self._session is not None and self._session.other_threads:
             caveats.append("forwards ran in several threads: their steps are counted together")
+        caveats += list(self._mixed)[:_SHOWN_MIXED]
+        if len(self._mixed) > _SHOWN_MIXED:
+            caveats.append(
+                f"{len(self._mixed) - _SHOWN_MIXED} more operations mix devices likewise"
+            )
         return LintRun(
             target=self._spec.short,
             decode_steps=self._decode_steps,

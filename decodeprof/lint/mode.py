@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -31,6 +31,12 @@ from decodeprof.lint.whereabouts import (
 )
 
 _COPIES = ("aten::copy_", "aten::_to_copy")
+# Beside what torch tags as pointwise, these refuse arguments of two devices, whatever their sizes.
+_OF_ONE_DEVICE = frozenset(
+    f"aten::{name}" for name in ("addmm", "baddbmm", "bmm", "convolution", "embedding", "linear")
+) | {"aten::mm", "aten::mv", "aten::native_layer_norm"}
+# Tagged as pointwise, but it takes its value from anywhere.
+_OF_ANY_DEVICE = frozenset({"aten::fill_"})
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,8 @@ class Traits:
     copies: bool
     aliases: bool
     """Results are arguments, or other looks at them."""
+    one_device: bool
+    """On a GPU it raises when given a tensor of the host, unless that has no dimension."""
 
 
 class _OfThread(threading.local):
@@ -100,6 +108,8 @@ class PretendMode(TorchDispatchMode):
         """Operations so far that had or made a tensor on a GPU."""
         self.compiled = False
         """The target asked for torch.compile."""
+        self.on_mixed: Callable[[str, torch.device], None] | None = None
+        """Told of an operation that a GPU would refuse, as a tensor of it is still on the host."""
         self._of_thread = _OfThread()
         self._traits: dict[Any, Traits] = {}
 
@@ -139,6 +149,8 @@ class PretendMode(TorchDispatchMode):
             rule_of(func) if schema is not None else None,
             copies=name in _COPIES,
             aliases=bool(returns) and all(each.alias_info is not None for each in returns),
+            one_device=name in _OF_ONE_DEVICE
+            or (torch.Tag.pointwise in getattr(func, "tags", ()) and name not in _OF_ANY_DEVICE),
         )
         return traits
 
@@ -208,6 +220,8 @@ class PretendMode(TorchDispatchMode):
                 self.sink.waited(traits.name, wait)
         if crosses and traits.copies:
             self._note_copy(traits.name, args, kwargs, target if moved else None, moved=moved)
+        if device is not None and traits.one_device:
+            self._look_for_host(traits.name, args, device)
         if self.tape is not None:
             self.tape.before(func, args, kwargs)
         out = func(*args, **kwargs)
@@ -219,6 +233,10 @@ class PretendMode(TorchDispatchMode):
         if self.recorder is not None and self.recorder.recording:
             self.recorder.note(func, args, kwargs, out, wait.reason if wait else "")
         return out
+
+    def _look_for_host(self, op: str, args: Any, device: torch.device) -> None:
+        if self.on_mixed is not None and any(_is_array_of_host(each) for each in args):
+            self.on_mixed(op, device)
 
     def _settle(self, traits: Traits, out: Any, target: torch.device) -> None:
         """Note where the results live; one that shares an argument's storage stays there."""
@@ -261,6 +279,10 @@ class PretendMode(TorchDispatchMode):
             bytes=source.numel() * source.element_size(),
         )
         self.sink.copied(name, copy)
+
+
+def _is_array_of_host(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() > 0 and device_of(value).type == "cpu"
 
 
 def _device_among(values: Any) -> torch.device | None:

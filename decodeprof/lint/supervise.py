@@ -63,7 +63,8 @@ def _until_then(run: LintRun | None) -> list[str]:
     """What had been predicted before the target failed."""
     if run is None or not run.syncs:
         return []
-    lines = [f"predicted until then: {len(run.syncs)} places where the host waits"]
+    places = "1 place" if len(run.syncs) == 1 else f"{len(run.syncs)} places"
+    lines = [f"predicted until then: {places} where the host waits"]
     lines += [
         f"{sync.place.file}:{sync.place.line} {sync.place.code}"
         for sync in run.syncs[:_SHOWN_SITES]

@@ -106,6 +106,21 @@ def test_memory_of_the_host(judge: Any) -> None:
     assert found(report, "sync") == []
 
 
+def test_an_operation_that_a_gpu_would_refuse(judge: Any) -> None:
+    report = judge("mixing")
+    line = 1 + TARGETS.read_text().splitlines().index(
+        "        token.copy_((logits + offset).argmax(-1, keepdim=True))"
+    )
+    (caveat,) = [text for text in report.caveats if "refuse" in text]
+    assert f"refuse add at loops.py:{line}:" in caveat
+    assert "cuda:0 and on the host" in caveat
+
+
+@pytest.mark.parametrize("name", ["clean", "copying", "growing", "own_generator"])
+def test_what_a_gpu_runs_is_not_said_to_be_refused(judge: Any, name: str) -> None:
+    assert not [text for text in judge(name).caveats if "refuse" in text]
+
+
 def test_a_generator_of_its_own(judge: Any) -> None:
     report = judge("own_generator")
     assert kinds(report) == {"generator"}

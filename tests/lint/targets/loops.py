@@ -118,6 +118,17 @@ def needs_extension() -> None:
     import flash_attn  # noqa: F401
 
 
+@torch.no_grad()
+def mixing(steps: int = STEPS) -> torch.Tensor:
+    """An offset stays on the host; a number without dimensions may."""
+    token = torch.ones(1, 1, dtype=torch.int64, device=DEVICE)
+    offset, number = torch.zeros(1, 32), torch.tensor(2.0)
+    for _ in range(steps):
+        logits = model(token)[:, -1] * number
+        token.copy_((logits + offset).argmax(-1, keepdim=True))
+    return token.cpu()
+
+
 def hangs() -> None:
     while True:
         time.sleep(0.01)
