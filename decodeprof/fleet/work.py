@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from decodeprof import __version__
-from decodeprof.errors import DecodeprofError
+from decodeprof.errors import DecodeprofError, InputError
 from decodeprof.fleet.rows import Row, rows_of
 from decodeprof.fleet.sources import Source, open_url
 
@@ -99,6 +99,11 @@ def _local_copy(source: Source) -> Iterator[tuple[Path, str]]:
         for remote in sorted(inside):
             part = remote[len(name) :].strip("/")
             copy = None if local else target / part if part else target
+            if local and Path(remote).exists() and not Path(remote).is_file():
+                raise InputError(
+                    f"`{remote}` is no file",
+                    why="a pipe or a device is waited on for ever",
+                )
             with filesystem.open(remote, "rb") as read:
                 hashes[part] = _hash_of(read, copy)
         yield (Path(name) if local else target), hashes.get("") or _joint(hashes)

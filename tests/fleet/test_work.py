@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from pathlib import Path
 
@@ -84,3 +85,10 @@ def test_the_files_carry_the_schemas_version() -> None:
     schema = arrow_schema()
     assert schema.names == list(COLUMNS)
     assert schema.metadata == {b"decodeprof.schema_version": b"1"}
+
+
+def test_a_pipe_is_not_waited_on(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "trace.json")
+    outcome = roll_up(one(tmp_path), frozenset())
+    assert outcome.status == "failed"
+    assert "is no file" in outcome.rows[0]["error"]
