@@ -5,7 +5,7 @@ and two become one, joined when the weights are loaded. At batch 1 a matrix kern
 weights' bytes over the bandwidth plus 2 to 3 µs of starting and draining, which joining pays once.
 The rest of the layer is cut into four jobs that sit between the matrices, so that each can be
 swapped for one kernel: add and normalise, place (normalise heads, rotate, write the cache),
-attend, and gate. `TORCH` does them in plain PyTorch; the modules that end in `_kernel` have Triton
+attend, and gate. `TORCH` does them in plain PyTorch; the modules in `kernels` have Triton
 versions.
 
 Joining changes no number and takes no memory: the model's own projections become views of the

@@ -13,7 +13,7 @@ LESSONS = {
     "the gaps between them.",
     "fused": "Projections of one input are joined, and query heads share their keys unrepeated: "
     "fewer, larger kernels.",
-    "norm": "Adding and normalising is one kernel, not seven.",
+    "norm": "Adding and normalising is one kernel, not nine.",
     "place": "Normalising heads, rotating them and writing the cache is one kernel, not thirty.",
     "attend": "Attention reads the valid prefix alone, many programs at a time, and needs no mask.",
     "gate": "The feed-forward's activation is one kernel, not two.",

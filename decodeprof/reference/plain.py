@@ -1,8 +1,8 @@
 """The plain loop: what does a newcomer write, and what does the host do meanwhile?
 
 `int(token)` waits for the device at every step. While the host waits it launches nothing, and
-while it then launches the next step's 2,500 kernels at some 8 µs each, the device waits for it. On
-an H200 a step of the 0.6B shape takes about 50 ms, of which the device works for 4.5.
+while it then launches the next step's 1,763 kernels at some 13 µs each, the device waits for it. On
+an H200 a step of the 0.6B shape takes 23.4 ms, of which the device works for 3.5.
 """
 
 from __future__ import annotations

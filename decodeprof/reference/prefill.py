@@ -4,7 +4,7 @@ A prompt is padded to the next bucket. Padding stands behind the prompt, at late
 the causal mask no real token sees it; and what it writes to the cache lies at positions that the
 text has yet to reach, each overwritten before any query can see it. The pass runs over a cache of
 the bucket's length, not the capacity's, and is copied to the request's slot after. For a short
-prompt launch cost is all there is: 2,500 launches, as many as for a token.
+prompt launch cost is all there is: some 1,760 launches, as many as for a token.
 """
 
 from __future__ import annotations
