@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any, Generic, TypeVar
 
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from decodeprof.model.trace import I64, Bool, Table
 
 T = TypeVar("T", bound=Table)
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Names:
@@ -32,6 +34,21 @@ class Names:
         index = self._index
         known = index.setdefault
         return np.array([known(text, len(index)) for text in texts], np.int32)
+
+
+class Computed(dict[K, V]):
+    """Holds what was computed for each key; a new key's value is computed when it is asked for.
+
+    Most keys of a column are known already: one look-up for each of them is all that is done.
+    """
+
+    def __init__(self, compute: Callable[[K], V]) -> None:
+        super().__init__()
+        self._compute = compute
+
+    def __missing__(self, key: K) -> V:
+        value = self[key] = self._compute(key)
+        return value
 
 
 class Columns(Generic[T]):

@@ -22,7 +22,7 @@ MISSING = int(np.iinfo(np.int64).min)
 _LIMIT_NS = 2**62
 # So many digits of ns are below the limit whatever they are.
 _SAFE_DIGITS = 18
-_COMMA, _ZERO = ord(","), ord("0")
+_COMMA, _POINT, _ZERO = ord(","), ord("."), ord("0")
 
 
 def ns_from_us(text: bytes) -> int | None:
@@ -58,11 +58,16 @@ def _in_range(ns: int) -> int | None:
 def ns_from_texts(texts: Sequence[msgspec.Raw]) -> I64:
     """Convert a column of times as `ns_from_us` does, with `MISSING` in place of None.
 
-    Profilers write plain digits with three places, or none: texts of one length are converted
-    together, place by place. Anything else goes through `ns_from_us`, one by one.
+    Profilers write plain digits with three places, or none. A column that has them throughout is
+    converted at once, else texts of one length are, place by place. Anything else goes through
+    `ns_from_us`, one by one.
     """
+    text = b",".join(texts)
+    plain = _with_three_places(text, len(texts))
+    if plain is not None:
+        return plain
     ns = np.full(len(texts), MISSING, np.int64)
-    joined = np.frombuffer(b",".join(texts), np.uint8)
+    joined = np.frombuffer(text, np.uint8)
     ends = np.append(np.flatnonzero(joined == _COMMA), len(joined))
     odd = np.ones(len(texts), np.bool_)
     if len(ends) == len(texts):  # No comma in a text.
@@ -76,6 +81,26 @@ def ns_from_texts(texts: Sequence[msgspec.Raw]) -> I64:
         value = ns_from_us(bytes(texts[row]))
         ns[row] = MISSING if value is None else value
     return ns
+
+
+def _with_three_places(joined: bytes, count: int) -> I64 | None:
+    """The values of texts that are all plain digits with three places; None if one is not."""
+    text = np.frombuffer(joined, np.uint8)
+    # Wraps to 10 and more for what is below a digit.
+    others = np.flatnonzero(text - np.uint8(_ZERO) > 9)
+    if not count or len(others) != 2 * count - 1:
+        return None
+    points, commas = others[::2], others[1::2]
+    starts, ends = np.append(0, commas + 1), np.append(commas, len(text))
+    sound = (
+        (text[points] == _POINT).all()
+        and (text[commas] == _COMMA).all()
+        and (ends - points == len(".000")).all()
+        and (points > starts).all()
+        and (ends - starts <= _SAFE_DIGITS + len(".")).all()
+    )
+    # Without their points they are whole ns, which fit int64: nothing is rounded.
+    return np.fromstring(joined.replace(b".", b""), np.int64, sep=",") if sound else None
 
 
 def _of_one_length(text: NDArray[np.uint8], starts: I64, length: int) -> tuple[I64, Bool]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decodeprof.ingest import kineto_events as kineto
-from decodeprof.ingest.columns import Columns, Names
+from decodeprof.ingest.columns import Columns, Computed, Names
 from decodeprof.ingest.digits import MISSING, ns_from_texts
 from decodeprof.ingest.op_details import Details
 from decodeprof.model.calls import bare_name, call_kind
@@ -67,9 +67,9 @@ class Rows:
         self.overhead: list[tuple[int, int]] = []
         self.dropped: Counter[str] = Counter()
         self.events = 0
-        self._thread_texts: dict[bytes, int] = {}
-        self._calls: dict[str, tuple[int, int]] = {}
-        self._shapes: dict[bytes, tuple[int, int]] = {}
+        self._thread_keys = Computed(self._thread)
+        self._calls = Computed(self._call)
+        self._shapes = Computed(_sizes)
 
     def add(self, events: list[kineto.Event]) -> None:
         """Add a block's events. Their raw texts are not needed afterwards."""
@@ -78,6 +78,8 @@ class Rows:
         groups: dict[str, list[kineto.Event]] = {}
         appends: dict[str, Callable[[kineto.Event], None]] = {}
         for event in events:
+            if event.ph != "X":
+                continue
             category = event.cat
             if category not in appends:
                 table = _TABLES.get(category.lower(), "")
@@ -85,7 +87,7 @@ class Rows:
             appends[category](event)
         for table, group in groups.items():
             if table:
-                _add_group(self, table, [event for event in group if event.ph == "X"])
+                _add_group(self, table, group)
 
     def any(self) -> bool:
         """Whether anything was found that a profiler records."""
@@ -105,43 +107,29 @@ class Rows:
     def thread_column(self, events: list[kineto.Event]) -> NDArray[np.int32]:
         """Each event's thread: ``pid/tid`` as the file writes them."""
         pids, tids = [event.pid for event in events], [event.tid for event in events]
-        known = self._thread_texts
         if _all_equal(pids) and _all_equal(tids):  # The rule: one thread runs the loop.
             key = _BETWEEN.join((pids[0], tids[0]))
-            return np.full(len(events), self._thread(key), np.int32)
+            return np.full(len(events), self._thread_keys[key], np.int32)
         keys = list(map(_BETWEEN.join, zip(pids, tids, strict=True)))
-        for key in dict.fromkeys(keys):
-            if key in known:
-                continue
-            self._thread(key)
-        return np.array([known[key] for key in keys], np.int32)
+        return np.array([self._thread_keys[key] for key in keys], np.int32)
 
     def _thread(self, key: bytes) -> int:
-        known = self._thread_texts.get(key)
-        if known is None:
-            pid, _, tid = key.partition(_BETWEEN)
-            known = self._thread_texts[key] = self.threads[f"{_text(pid)}/{_text(tid)}"]
-        return known
+        pid, _, tid = key.partition(_BETWEEN)
+        return self.threads[f"{_text(pid)}/{_text(tid)}"]
 
     def call_columns(self, names: list[str]) -> NDArray[np.int32]:
         """Index of the bare name, and the kind, of each API call: shape (2, n)."""
         known = self._calls
-        for name in dict.fromkeys(names):
-            if name in known:
-                continue
-            known[name] = (self.names[bare_name(name)], call_kind(name))
         return np.array([known[name] for name in names], np.int32).reshape(-1, 2).T
+
+    def _call(self, name: str) -> tuple[int, int]:
+        return self.names[bare_name(name)], call_kind(name)
 
     def launch_columns(self, args: list[kineto.Args]) -> I64:
         """Blocks in the grid and threads in a block, of each kernel: shape (2, n)."""
         join, known = _BETWEEN.join, self._shapes
-        keys = [join((a.grid, a.block)) for a in args]
-        for key in dict.fromkeys(keys):
-            if key in known:
-                continue
-            grid, _, block = key.partition(_BETWEEN)
-            known[key] = (_product(grid), _product(block))
-        return np.array([known[key] for key in keys], np.int64).reshape(-1, 2).T
+        pairs = [known[join((a.grid, a.block))] for a in args]
+        return np.array(pairs, np.int64).reshape(-1, 2).T
 
 
 def _add_group(rows: Rows, table: str, events: list[kineto.Event]) -> None:
@@ -324,13 +312,17 @@ def _bytes(args: list[kineto.Args], kind: NDArray[np.int8]) -> I64:
 
 
 def _all_equal(texts: list[msgspec.Raw]) -> bool:
-    """Whether all texts are the same; texts that hold a comma may be called different."""
-    first = bytes(texts[0])
-    return b",".join(texts) == first + (b"," + first) * (len(texts) - 1)
+    return texts.count(texts[0]) == len(texts)
 
 
 def _text(raw: bytes | msgspec.Raw) -> str:
     return bytes(raw).decode("utf-8", "replace").strip('"')
+
+
+def _sizes(key: bytes) -> tuple[int, int]:
+    """Blocks in a grid and threads in a block, from their joined texts."""
+    grid, _, block = key.partition(_BETWEEN)
+    return _product(grid), _product(block)
 
 
 def _product(text: bytes) -> int:

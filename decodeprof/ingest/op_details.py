@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from decodeprof.ingest.columns import Computed
 from decodeprof.ingest.kineto_events import Args
 from decodeprof.model.trace import NONE, OpDetail
 
@@ -22,7 +23,7 @@ class Details:
     """Interns op arguments."""
 
     def __init__(self) -> None:
-        self._index: dict[bytes, int] = {}
+        self._index = Computed(self._new)
         self._details: list[OpDetail] = []
         self.any_shapes = False
 
@@ -38,12 +39,7 @@ class Details:
 
     def indices(self, keys: list[bytes]) -> NDArray[np.int32]:
         """The index of each joined argument list."""
-        known = self._index
-        for key in dict.fromkeys(keys):
-            if key in known:
-                continue
-            known[key] = self._new(key)
-        return np.array([known[key] for key in keys], np.int32)
+        return np.fromiter(map(self._index.__getitem__, keys), np.int32, len(keys))
 
     def _new(self, key: bytes) -> int:
         dims, strides, types, scalars, old_dims = key.split(_BETWEEN, 4)
