@@ -26,6 +26,22 @@ def expected() -> dict[str, dict[str, Any]]:
     return tomllib.loads(text)
 
 
+def intact(path: Path) -> bool:
+    """Whether a file has the size of the one whose counts are known, or none are known of it."""
+    known = expected().get(f"{path.parent.name}/{path.name}")
+    return known is None or path.stat().st_size == known["bytes"]
+
+
+def path_of(name: str) -> Path:
+    """The file of that name; skips the test where another lies in its place."""
+    where = folder()
+    assert where is not None
+    path = where / name
+    if not intact(path):
+        pytest.skip(f"{name} is not the file that was counted: its size is another one")
+    return path
+
+
 needs_traces = pytest.mark.skipif(
     folder() is None, reason=f"{VARIABLE} does not name the folder of the real traces"
 )

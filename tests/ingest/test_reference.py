@@ -16,7 +16,7 @@ from decodeprof.ingest import torch_trace
 from decodeprof.ingest.byte_source import PlainSource
 from decodeprof.model.trace import Trace
 from tests.ingest import reference
-from tests.traces import folder, needs_traces
+from tests.traces import folder, needs_traces, path_of
 from tests.write_kineto import LAYOUTS, Number, lay_out
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -46,7 +46,7 @@ def paths(*folders: Path) -> list[Path]:
     "name", [str(p.relative_to(folder())) for p in paths(folder())] if folder() else ["none"]
 )
 def test_every_real_trace(name: str) -> None:
-    text = gzip.decompress((folder() / name).read_bytes())
+    text = gzip.decompress(path_of(name).read_bytes())
     compare(text, 1 << 20)
 
 

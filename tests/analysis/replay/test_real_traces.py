@@ -18,7 +18,7 @@ from decodeprof.analysis.replay.scale import host_scale
 from decodeprof.analysis.replay.what_if import Outcome, Question, what_ifs
 from decodeprof.ingest.read import read_trace
 from tests.analysis.replay.sources import source_of
-from tests.traces import expected, folder, needs_traces
+from tests.traces import expected, folder, needs_traces, path_of
 
 pytestmark = [pytest.mark.traces, needs_traces]
 H200 = sorted(name for name in expected() if name.startswith("h200/"))
@@ -28,9 +28,7 @@ STEADY = 2
 
 @cache
 def source(name: str) -> Source:
-    where = folder()
-    assert where is not None
-    return source_of(read_trace(where / name))
+    return source_of(read_trace(path_of(name)))
 
 
 @cache
