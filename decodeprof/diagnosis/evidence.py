@@ -59,16 +59,9 @@ class Evidence:
 def gather(loaded: Loaded) -> Evidence:
     """Run the analysis on what was loaded."""
     trace, recording = loaded.trace, loaded.recording
-    new_tokens = recording.target.new_tokens if recording else None
-    profiled = (
-        next((p for p in recording.passes if p.name == "profile"), None) if recording else None
-    )
-    if profiled is not None and profiled.new_tokens is not None:
-        new_tokens = profiled.new_tokens
     device = busiest_device(trace)
-    steps = find_steps(
-        trace, device=device if device is not None else 0, context=Context(new_tokens=new_tokens)
-    )
+    context = Context(new_tokens=_profiled_tokens(recording))
+    steps = find_steps(trace, device=device if device is not None else 0, context=context)
     counts = count_steps(trace, steps)
     nesting = nest(trace)
     if device is None:
@@ -124,6 +117,16 @@ def gather(loaded: Loaded) -> Evidence:
         ),
         nsys=_of_nsys(loaded),
     )
+
+
+def _profiled_tokens(recording: Recording | None) -> int | None:
+    """Tokens of the call that was profiled, which may be shorter than the timed ones."""
+    if recording is None:
+        return None
+    profiled = next((p for p in recording.passes if p.name == "profile"), None)
+    if profiled is not None and profiled.new_tokens is not None:
+        return profiled.new_tokens
+    return recording.target.new_tokens
 
 
 def _of_nsys(loaded: Loaded) -> Evidence | None:

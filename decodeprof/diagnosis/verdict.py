@@ -183,11 +183,12 @@ def without_steps(evidence: Evidence) -> Verdict:
         found = "no decode steps were found"
     launching, bare = kernel_launches(trace)
     if bare.sum() > LOST_SHARE * launching.sum():
+        # What was lost can only add to it.
         return Verdict(
             bound_by="unknown",
-            sentence=f"Cannot tell: {found}. {units.count(bare.sum())} of "
-            f"{units.count(launching.sum())} launches have no kernel in the recording, so how busy "
-            "the GPU is cannot be told either.",
+            sentence=f"Cannot tell per step: {found}. Over the whole window the GPU is busy at "
+            f"least {share}{_of_what(evidence, busy)}: {units.count(bare.sum())} of "
+            f"{units.count(launching.sum())} launches have no kernel in the recording.",
         )
     return Verdict(
         bound_by="unknown",
