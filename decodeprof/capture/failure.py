@@ -74,6 +74,7 @@ _NO_CUDA = (
     "NVTX functions not installed",
     "Found no NVIDIA driver",
     "on a CUDA device but torch.cuda.is_available() is False",
+    "PyTorch is not linked with support for cuda devices",
 )
 """What torch says where it has no GPU to work with."""
 
