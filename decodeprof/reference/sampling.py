@@ -15,6 +15,19 @@ import torch
 from torch import Tensor
 
 
+def _refuse_senseless(
+    temperature: float, *, top_k: int | None, top_p: float | None, min_p: float | None
+) -> None:
+    """Plain comparisons of numbers, which torch.compile resolves while it traces."""
+    if not 0 <= temperature < math.inf:
+        raise ValueError(f"the temperature is 0 or more, and finite, not {temperature}")
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"top_k is at least 1, not {top_k}")
+    for name, value in (("top_p", top_p), ("min_p", min_p)):
+        if value is not None and not 0 < value <= 1:
+            raise ValueError(f"{name} is above 0 and at most 1, not {value}")
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How tokens are chosen; host constants, so a captured graph keeps those it was made with.
@@ -32,13 +45,7 @@ class Sampling:
     min_p: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise ValueError(f"the temperature is 0 or more, and finite, not {self.temperature}")
-        if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k is at least 1, not {self.top_k}")
-        for name, value in (("top_p", self.top_p), ("min_p", self.min_p)):
-            if value is not None and not 0 < value <= 1:
-                raise ValueError(f"{name} is above 0 and at most 1, not {value}")
+        _refuse_senseless(self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p)
 
     def __call__(
         self,
@@ -131,7 +138,7 @@ def sample_on_device(
     Raises:
         ValueError: a setting that `Sampling` refuses.
     """
-    Sampling(temperature, top_k, top_p, min_p)
+    _refuse_senseless(temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     if temperature == 0:
         return logits.argmax(-1)
     scaled = filtered_logits(logits, temperature, top_k=top_k, top_p=top_p, min_p=min_p)
