@@ -111,7 +111,9 @@ def _what(ended: Ended, out: Path) -> tuple[str, str]:
         return "the disk is full: nsys could not write its report", _ROOM
     # Before the target's own word, which is that it was interrupted.
     if ended.stopped_by == "timeout":
-        return f"it did not end within {ended.limit_s:g} s", "give it more time with `--timeout`"
+        # The passes before it took their share.
+        left = f"{ended.limit_s:.0f} s, which is what was left of the time limit"
+        return f"it did not end within {left}", "give it more time with `--timeout`"
     if ended.failed is not None:
         return f"under nsys, {ended.failed.what}", ended.failed.hint
     if ended.started and not ended.finished:
