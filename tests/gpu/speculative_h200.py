@@ -33,7 +33,8 @@ def measure_speculative(said: list[dict[str, Any]], *, seconds: float) -> Iterat
     known = {key_of(line) for line in said if "rows" in line}
     on_device = torch.cuda.is_available()
     device = torch.device("cuda" if on_device else "cpu")
-    yield {**device_about(device), "draft_layers": DRAFT_LAYERS if on_device else 1}
+    if not said:
+        yield {**device_about(device), "draft_layers": DRAFT_LAYERS if on_device else 1}
     for damping, drafts in DRAFTS.items():
         model = damped_model(
             QWEN3_0P6B if on_device else TINY,

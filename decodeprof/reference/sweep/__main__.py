@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,12 +28,7 @@ def main() -> None:
     wanted = job.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(wanted)
     _say(device_about(device))
-    traces = job.get("traces")
-    limits = Limits(
-        seconds=job.get("seconds") or float("inf"),
-        traces=Path(traces) if traces else None,
-        last_trace=bool(job.get("last_trace")),
-    )
+    limits = Limits(seconds=job.get("seconds") or float("inf"))
     done = {int(value): set(kinds) for value, kinds in job.get("done", {}).items()}
     for message in measure(spec, done, device=device, limits=limits):
         _say(message)

@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any
 
 import torch
 
+from decodeprof.mark import THROWAWAY
 from decodeprof.mark import step as mark_step
 
 LAUNCHES_TO_FILL = 4_096
@@ -26,6 +28,8 @@ GRAPH_STEPS = 6
 _ACTIVITIES = ("kernel", "gpu_memcpy", "gpu_memset")
 _CALLS = ("cuda_runtime", "cuda_driver")
 _NS_PER_US = 1_000
+_NAME_LENGTH = 120
+"""Of a kernel's name, which may be as long as a page; what tells kernels apart comes first."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Counts:
         tklqt_ns: kernel start − start of its launch call, summed over kernels launched by
             themselves; none for graphs, whose kernels share one launch.
         settled: whether every profiled step ran the same number of activities.
+        by_name: ``[name, blocks, kernels, ns]`` for each kind of kernel, longest first: what grows
+            along an axis, and how. 0 blocks: not recorded.
     """
 
     activities: float
@@ -46,6 +52,7 @@ class Counts:
     busy_ns: int
     tklqt_ns: int | None
     settled: bool
+    by_name: list[tuple[str, int, float, int]]
 
 
 def count(step: Callable[[], None], *, graph: bool) -> Counts:
@@ -90,17 +97,37 @@ def read(events: list[dict[str, Any]], steps: int) -> Counts:
         if latencies and len(latencies) == len(kernels)
         else None,
         settled=rest == 0,
+        by_name=_by_name(kernels, per),
     )
 
 
-def trace(step: Callable[[], None], steps: int) -> bytes:
-    """A trace of whole steps, marked and with shapes: torch.profiler's file."""
+def _by_name(kernels: list[dict[str, Any]], steps: int) -> list[tuple[str, int, float, int]]:
+    """Kernels of one name and one number of blocks, per step."""
+    found: dict[tuple[str, int], list[Decimal]] = {}
+    for event in kernels:
+        key = event["name"][:_NAME_LENGTH], math.prod(event["args"].get("grid", (0,)))
+        found.setdefault(key, []).append(Decimal(event["dur"]))
+    rows = [
+        (*key, len(durations) / steps, round(sum(durations) * _NS_PER_US / steps))
+        for key, durations in found.items()
+    ]
+    return sorted(rows, key=lambda row: (-row[3], row))
+
+
+def trace(step: Callable[[], None], steps: int, *, phase: str = "decode") -> bytes:
+    """A trace of whole steps, marked as of a phase, and with shapes: torch.profiler's file."""
     cpu, cuda = torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA
     on_device = torch.cuda.is_available()
     activities = [cpu, cuda] if on_device else [cpu]
+    if on_device:
+        torch.cuda.synchronize()
     with torch.profiler.profile(activities=activities, record_shapes=True) as profiler:
+        if on_device:
+            with torch.profiler.record_function(THROWAWAY):
+                torch.zeros(1, device="cuda")
+                torch.cuda.synchronize()
         for _ in range(steps):
-            with mark_step():
+            with mark_step(phase=phase):
                 step()
         if on_device:
             torch.cuda.synchronize()

@@ -12,13 +12,12 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from decodeprof.reference.graphs import CapturedGraph, capture
-from decodeprof.reference.sweep.clock import launch_ns, samples_ns
+from decodeprof.reference.sweep.clock import launch_ns, load, samples_in_turn, samples_ns
 from decodeprof.reference.sweep.counts import count, trace
 from decodeprof.reference.sweep.spec import SweepSpec
 from decodeprof.reference.sweep.subjects import Builder, Subject
@@ -26,8 +25,8 @@ from decodeprof.reference.sweep.subjects import Builder, Subject
 Message = dict[str, Any]
 TIMED, COUNTED, FAILED, AGAIN = "timed", "counted", "failed", "again"
 """Kinds of a message about a point."""
-TRACE_STEPS = 4
-"""The first and the last are no whole steps of a steady loop; two between them are."""
+COUNT_LOAD_SECONDS = 0.5
+"""Before a profile: starting one leaves the device idle, which undoes more than that would do."""
 TIMING_SHARE = 0.6
 """Of the seconds; profiling the points takes about as long as timing them."""
 
@@ -38,13 +37,9 @@ class Limits:
 
     Attributes:
         seconds: no point is begun after so long; the points left out can be measured later.
-        traces: folder for traces of the first and the last point; none: no traces.
-        last_trace: also of the last point.
     """
 
     seconds: float = float("inf")
-    traces: Path | None = None
-    last_trace: bool = False
 
 
 def device_about(device: torch.device) -> Message:
@@ -100,8 +95,31 @@ def measure(
     for value in left(COUNTED):
         if time.monotonic() < until:
             yield told(COUNTED, value, _counted)
-    if limits.traces is not None:
-        _write_traces(builder, spec, limits, failed)
+
+
+def record(
+    spec: SweepSpec, value: int, *, device: torch.device, steps: int, graph: bool
+) -> Message:
+    """Trace one point, with shapes.
+
+    Args:
+        spec: the sweep.
+        value: of the point.
+        device: where to run.
+        steps: how many to record, behind one that is not.
+        graph: replay a graph instead of launching kernel by kernel.
+
+    Returns:
+        ``{"trace": the file's text}``, or ``{"reason": why there is none}``.
+    """
+    phase = "prefill" if spec.phase == "prefill" else "decode"
+
+    def make(subject: Subject) -> Message:
+        run = _graph(subject).replay if graph else subject.step
+        run()
+        return {"trace": trace(run, steps, phase=phase)}
+
+    return _attempt(Builder(device), spec.at(value), make)
 
 
 def _timed(subject: Subject, *, on_device: bool) -> Message:
@@ -110,22 +128,27 @@ def _timed(subject: Subject, *, on_device: bool) -> Message:
         "weight_bytes": subject.weight_bytes,
         "kv_bytes": subject.kv_bytes,
         "flops": subject.flops,
-        "eager_ns": samples_ns(subject.step, on_device=on_device),
     }
     if not on_device:
-        return message
-    message["launch_ns"] = launch_ns()
+        return {**message, "eager_ns": samples_ns(subject.step, on_device=False)}
     graph = _graph(subject)
-    message["graph_ns"] = samples_ns(graph.replay, on_device=True)
-    message["capture_seconds"] = graph.seconds
-    message["graph_pool_bytes"] = graph.pool_bytes
-    message["peak_bytes"] = torch.cuda.max_memory_allocated()
-    return message
+    eager_ns, graph_ns = samples_in_turn([subject.step, graph.replay], on_device=True)
+    return {
+        **message,
+        "eager_ns": eager_ns,
+        "launch_ns": launch_ns(),
+        "graph_ns": graph_ns,
+        "capture_seconds": graph.seconds,
+        "graph_pool_bytes": graph.pool_bytes,
+        "peak_bytes": torch.cuda.max_memory_allocated(),
+    }
 
 
 def _counted(subject: Subject) -> Message:
+    captured = _graph(subject)
+    load(captured.replay, seconds=COUNT_LOAD_SECONDS)
     eager = count(subject.step, graph=False)
-    graph = count(_graph(subject).replay, graph=True)
+    graph = count(captured.replay, graph=True)
     return {"eager": dataclasses.asdict(eager), "graph": dataclasses.asdict(graph)}
 
 
@@ -155,19 +178,3 @@ def _attempt(builder: Builder, point: SweepSpec, make: Callable[[Subject], Messa
         if builder.device.type == "cuda":
             torch.cuda.empty_cache()
     return {"reason": reason}
-
-
-def _write_traces(builder: Builder, spec: SweepSpec, limits: Limits, failed: set[int]) -> None:
-    """Traces with shapes of the first point, from which the others are predicted, and the last."""
-    assert limits.traces is not None
-    good = [value for value in spec.values if value not in failed]
-    for value in dict.fromkeys(good[:1] + (good[-1:] if limits.last_trace else [])):
-
-        def record(subject: Subject) -> Message:
-            subject.step()
-            return {"trace": trace(subject.step, TRACE_STEPS)}
-
-        message = _attempt(builder, spec.at(value), record)
-        path = limits.traces / f"{spec.axis}_{value}.json"
-        if "trace" in message and not path.exists():
-            path.write_bytes(message["trace"])

@@ -35,7 +35,7 @@ def kernel(correlation: int, *, start: str, duration: str) -> Event:
         "name": "k",
         "ts": Decimal(start),
         "dur": Decimal(duration),
-        "args": {"correlation": correlation},
+        "args": {"correlation": correlation, "grid": [4, 2, 1]},
     }
 
 
@@ -51,6 +51,7 @@ def test_the_later_half_alone_is_read() -> None:
     counts = read(events, 2)
     assert counts.kernels == counts.activities == 2
     assert counts.busy_ns == 4_000
+    assert counts.by_name == [("k", 8, 2, 4_000)]
     assert counts.tklqt_ns == 27_501 + 36_002
     assert counts.settled
 
