@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import functools
-import hashlib
-import re
 from dataclasses import dataclass
 
-import jinja2
 from markupsafe import Markup
 
 from decodeprof import units
@@ -19,15 +14,13 @@ from decodeprof.report.html.memory import MemoryPicture, memory
 from decodeprof.report.html.method import method_section
 from decodeprof.report.html.roofline import RoofPicture, RoofUnknown, roofline
 from decodeprof.report.html.samples import Samples, samples
-from decodeprof.report.html.scale import percent
 from decodeprof.report.html.tables import all_kernels, call_sites
+from decodeprof.report.html.templating import MARK, embedded, environment, package_text, policy
 from decodeprof.report.html.timeline import TimelinePicture, timeline
 from decodeprof.report.html.waterfall import floors_fall, gains_fall
-from decodeprof.report.names import cleaned, counted
+from decodeprof.report.names import counted
 from decodeprof.report.view import view
 
-MARK = "<!doctype html>\n<!-- decodeprof report -->\n"
-"""How a page begins: what begins otherwise was not written by decodeprof."""
 # The order in which a page is read; what is not named here stays behind what precedes it in the
 # view.
 _ORDER = (
@@ -102,10 +95,10 @@ def html(diagnosis: Diagnosis, charts: Charts) -> str:
         memory=memory(charts),
         sites=call_sites(diagnosis, charts),
     )
-    style, script = _package_text("style.css"), _package_text("script.js")
+    style, script = package_text("style.css"), package_text("script.js")
     # The script only drives the timeline: a page without one runs none.
     return (
-        _environment()
+        environment()
         .get_template("page.html.jinja")
         .render(
             mark=Markup(MARK),
@@ -120,10 +113,10 @@ def html(diagnosis: Diagnosis, charts: Charts) -> str:
             all_kernels=all_kernels(diagnosis),
             places=charts.places,
             pages=charts.pages,
-            policy=_policy(style, script),
+            policy=policy(style, script),
             style=Markup(style),
             script=Markup(script),
-            data=_embedded(pictures.timeline.data) if pictures.timeline else "",
+            data=embedded(pictures.timeline.data) if pictures.timeline else "",
         )
     )
 
@@ -177,93 +170,3 @@ def _tiles(diagnosis: Diagnosis) -> list[Tile]:
         detail = counted(None if step.launches is None else launches, "launch", "launches")
         tiles.append(Tile(units.count(step.kernels), f"kernels a {what}", detail))
     return tiles
-
-
-@dataclass(frozen=True)
-class _Prose:
-    """A piece of text; a literal stood in backticks."""
-
-    text: str
-    literal: bool
-
-
-# The space between a number and its unit, and that behind a comparison.
-_UNIT = re.compile(r"(?<=\d) (?=[%×]|(?:[nµm]?s|[kMGT]?B|[GT]FLOP)\b)|(?<=[<>÷]) (?=\d)")
-_NO_BREAK = "\N{NO-BREAK SPACE}"
-
-
-def _literals(text: str) -> list[_Prose]:
-    """Cut text at its backticks; one that is not closed stays as it is.
-
-    Outside of literals a number stays on one line with its unit.
-    """
-    pieces = text.split("`")
-    if len(pieces) % 2 == 0:
-        pieces[-2:] = ["`".join(pieces[-2:])]
-    return [
-        _Prose(piece if i % 2 else _UNIT.sub(_NO_BREAK, piece), bool(i % 2))
-        for i, piece in enumerate(pieces)
-        if piece
-    ]
-
-
-LONG_NAME = 20
-"""Letters of a first cell that leave figures no room on a telephone."""
-
-
-def _has_long_names(table: Table) -> bool:
-    """Whether a narrow page shows each row's name above its figures: they alone fit beside it."""
-    figures = all(column.align == "right" for column in table.columns[1:])
-    return figures and any(
-        not row.above and not row.below and sum(len(span.text) for span in row.cells[0]) > LONG_NAME
-        for row in table.rows
-    )
-
-
-@functools.cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("decodeprof.report.html"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["time"] = units.time
-    environment.filters["share"] = units.share
-    environment.filters["literals"] = _literals
-    environment.filters["percent"] = percent
-    environment.filters["clean"] = cleaned
-    environment.filters["has_long_names"] = _has_long_names
-    environment.filters["kind"] = lambda block: type(block).__name__
-    return environment
-
-
-@functools.cache
-def _package_text(name: str) -> str:
-    environment = _environment()
-    assert environment.loader is not None
-    text, _, _ = environment.loader.get_source(environment, name)
-    return text
-
-
-def _policy(*inline: str) -> str:
-    """A content security policy that allows this page's own style and script, and no request."""
-    style, script = (
-        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-        for text in inline
-    )
-    # The empty icon is a data: address; without it a browser asks for /favicon.ico.
-    return (
-        f"default-src 'none'; style-src {style}; script-src {script}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _embedded(data: bytes) -> Markup:
-    """JSON that can stand inside a script element: nothing in it can end the element."""
-    text = data.decode()
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)

@@ -127,11 +127,11 @@ def test_the_same_input_gives_the_same_bytes(analyzed: Analyzed) -> None:
 def test_a_name_that_a_template_lacks_is_an_error() -> None:
     import jinja2
 
-    from decodeprof.report.html.page import _environment
+    from decodeprof.report.html.templating import environment
 
     with pytest.raises(jinja2.UndefinedError):
-        _environment().from_string("{{ nothing }}").render()
-    assert _environment().from_string("{{ x }}").render(x="<b>") == "&lt;b&gt;"
+        environment().from_string("{{ nothing }}").render()
+    assert environment().from_string("{{ x }}").render(x="<b>") == "&lt;b&gt;"
 
 
 def test_four_steps_of_2500_kernels_are_less_than_a_megabyte(tmp_path: Path) -> None:
@@ -167,9 +167,9 @@ def test_a_number_stays_with_its_unit_and_a_literal_as_it_is() -> None:
 
 def test_every_family_of_kernels_and_every_idle_cause_has_a_colour() -> None:
     from decodeprof.analysis.families import FAMILIES
-    from decodeprof.report.html.page import _package_text
+    from decodeprof.report.html.templating import package_text
 
-    style = _package_text("style.css")
+    style = package_text("style.css")
     for name in [
         *(f"f-{f.replace(' ', '-')}" for f in FAMILIES),
         *(f"c-{c}" for c in d.IDLE_CAUSES),
@@ -187,12 +187,12 @@ def test_the_head_of_a_prefill_alone_tells_of_the_prefill() -> None:
 @pytest.mark.parametrize(("letters", "stacked"), [(21, True), (20, False)])
 def test_long_names_stand_above_their_figures_on_a_telephone(letters: int, stacked: bool) -> None:
     from decodeprof.report.blocks import Column, Row, line
-    from decodeprof.report.html.page import _has_long_names
+    from decodeprof.report.html.templating import has_long_names
 
     columns = (Column("name"), Column("time", "right"))
     row = Row((line("x" * letters), line("1 ms")))
-    assert _has_long_names(Table(columns, (row,))) == stacked
-    assert not _has_long_names(Table((Column("name"), Column("what")), (row,)))
+    assert has_long_names(Table(columns, (row,))) == stacked
+    assert not has_long_names(Table((Column("name"), Column("what")), (row,)))
 
 
 def test_an_empty_recording_is_a_page_too() -> None:
