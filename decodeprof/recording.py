@@ -39,8 +39,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     spec: str
     """As the user named it, paths relative: ``my_script.py:generate``."""
-    kind: str
-    """function | generator | coroutine | async_generator."""
+    kind: str  # function | generator | coroutine | async_generator
     arguments: dict[str, str] = {}
     """Each argument's name and a short text of its value."""
     setup: str | None = None
@@ -101,6 +100,8 @@ class Ceilings(msgspec.Struct, frozen=True, kw_only=True):
     queue_depth: int | None = None
     """Launches that may be outstanding before a launch call blocks."""
     matmul_flops_per_s: float | None = None
+    strided_elements_per_s: float | None = None
+    """Of an elementwise kernel over an expanded operand: it computes an address for each."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,6 +35,8 @@ _BLOCKED_NS = 5_000_000
 """A launch call this long waits for room in the queue; it lasts 10 µs otherwise."""
 _MATMUL_SIZE = 4_096
 """Large enough for the peak, and no more than 100 MB of memory."""
+_EXPANDED_SHAPE = (64, 8, 2, 512, 128)
+"""Keys of 64 rows for pairs of heads, as grouped-query attention copies them: twice the caches."""
 
 
 def measure() -> tuple[Ceilings, list[str]]:
@@ -57,6 +59,7 @@ def measure() -> tuple[Ceilings, list[str]]:
     with _own_memory():
         attempt("copy_bytes_per_s", copy_bytes_per_s)
         attempt("read_bytes_per_s", read_bytes_per_s)
+        attempt("strided_elements_per_s", strided_elements_per_s)
     node_ns, graph_launch_ns = found.pop("graph", (None, None))
     ceilings = Ceilings(graph_node_ns=node_ns, graph_launch_ns=graph_launch_ns, **found)
     return ceilings, problems
@@ -161,6 +164,18 @@ def read_bytes_per_s() -> float:
     size = _buffer_bytes()
     values = torch.zeros(size // 4, dtype=torch.float32, device="cuda")
     return size * _NS_PER_S / device_ns(values.sum)
+
+
+def strided_elements_per_s() -> float:
+    """Elements of 2 bytes that a copy writes whose source is expanded.
+
+    Its kernel computes an address for every element, so that instructions bound it and not bytes.
+    """
+    rows, heads, _, length, width = _EXPANDED_SHAPE
+    keys = torch.zeros((rows, heads, 1, length, width), dtype=torch.bfloat16, device="cuda")
+    expanded = keys.expand(_EXPANDED_SHAPE)
+    target = torch.empty(_EXPANDED_SHAPE, dtype=torch.bfloat16, device="cuda")
+    return target.numel() * _NS_PER_S / device_ns(lambda: target.copy_(expanded))
 
 
 def queue_depth() -> int:

@@ -73,6 +73,8 @@ def test_every_ceiling_is_measured_and_plausible(eager: Ran) -> None:
     assert 1e11 < found.read_bytes_per_s < 2e13
     assert found.matmul_flops_per_s is not None
     assert found.matmul_flops_per_s > 1e12
+    assert found.strided_elements_per_s is not None
+    assert 1e10 < found.strided_elements_per_s < found.copy_bytes_per_s
 
 
 def test_both_detectors_name_the_line_of_the_sync(eager: Ran) -> None:
