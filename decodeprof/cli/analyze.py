@@ -23,7 +23,7 @@ Examples:
   decodeprof analyze trace.json.gz --json > diagnosis.json
   decodeprof analyze trace.json.gz --html trace.html
   decodeprof analyze report.sqlite --process 4711
-  decodeprof analyze rank0.json.gz rank1.json.gz
+  decodeprof analyze rank0.json.gz rank1.json.gz --html ranks.html
 """,
 )
 @click.argument("paths", metavar="PATH…", type=click.Path(path_type=Path), nargs=-1, required=True)
@@ -53,14 +53,16 @@ def command(
     The same report, with a timeline and charts, is written as a page that opens offline.
 
     Several traces, or a folder of them, are ranks that ran together: each is diagnosed, and one
-    report says which rank holds the others up, and what they wait inside collectives.
+    report says which rank holds the others up, and what they wait inside collectives. Its page
+    folds each rank's own diagnosis.
     """
     from decodeprof.diagnosis.pipeline import analyze_path
 
     traces = traces_of(paths)
     if len(traces) > 1:
-        _one_trace_only(page, process=process, perfetto=perfetto)
-        return report_on(traces, output)
+        _one_trace_only(process=process, perfetto=perfetto)
+        check_page(page, *traces)
+        return report_on(traces, output, page)
     path = traces[0]
     check_page(page, path)
     if perfetto:
@@ -73,14 +75,9 @@ def command(
     return 0
 
 
-def _one_trace_only(page: Page, *, process: int | None, perfetto: bool) -> None:
+def _one_trace_only(*, process: int | None, perfetto: bool) -> None:
     """Refuse what is of one trace where several are given."""
-    given = {
-        "--process": process is not None,
-        "--perfetto": perfetto,
-        "--html": page.path is not None,
-    }
-    for option, wanted in given.items():
+    for option, wanted in {"--process": process is not None, "--perfetto": perfetto}.items():
         if wanted:
             raise UsageError(
                 f"`{option}` takes one trace",

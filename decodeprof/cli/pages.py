@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from decodeprof.errors import InputError, UsageError
 
 if typing.TYPE_CHECKING:
     from decodeprof.diagnosis.pipeline import Analyzed
+    from decodeprof.model.ranks import RankReport
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,7 +73,7 @@ def page_options(function: F) -> F:
     return typing.cast(F, command)
 
 
-def check_page(page: Page, source: Path) -> None:
+def check_page(page: Page, *sources: Path) -> None:
     """Refuse a page's place before any work is done.
 
     Raises:
@@ -81,7 +82,8 @@ def check_page(page: Page, source: Path) -> None:
     from decodeprof.export.files import check_source_kept
 
     if page.path is not None:
-        check_source_kept(page.path, source)
+        for source in sources:
+            check_source_kept(page.path, source)
     if page.path is not None and page.path.exists() and not page.force:
         raise UsageError(f"`{page.path}` exists", hint="`--force` replaces it")
 
@@ -101,6 +103,28 @@ def write_page(analyzed: Analyzed, source: Path, page: Page) -> None:
         _write(path, text)
     else:
         path = _usual(source, text, force=page.force)
+    say(f"page: {path}")
+
+
+def write_ranks_page(report: RankReport, sources: Sequence[Path], page: Page) -> None:
+    """Write the page of several ranks, and say where it is; by default below decodeprof-runs.
+
+    Raises:
+        InputError: it cannot be written there.
+    """
+    if not page.wanted:
+        return
+    from decodeprof.diagnosis.charts.pages import rule_pages
+    from decodeprof.report.html.ranks import ranks_html
+
+    codes = {finding.code for rank in report.ranks for finding in rank.diagnosis.findings}
+    text = ranks_html(report, rule_pages(codes)).encode()
+    path = page.path
+    if path is not None:
+        _write(path, text)
+    else:
+        folders = {source.resolve().parent.name for source in sources}
+        path = _below_runs(f"{folders.pop()}-ranks" if len(folders) == 1 else "ranks", text)
     say(f"page: {path}")
 
 
@@ -126,15 +150,15 @@ def _usual(source: Path, text: bytes, *, force: bool) -> Path:
             )
         _write(path, text)
         return path
-    return _below_runs(source, text)
+    return _below_runs(source.resolve().name.split(".")[0] or "trace", text)
 
 
-def _below_runs(source: Path, text: bytes) -> Path:
-    """The page of a trace in a folder of its own; one with the same text is that page."""
+def _below_runs(name: str, text: bytes) -> Path:
+    """A page in a folder of its own, by a name; one with the same text is that page."""
     from decodeprof.capture.directory import new_directory
 
     try:
-        folder = new_directory(RUNS, source.resolve().name.split(".")[0] or "trace")
+        folder = new_directory(RUNS, name)
         stem = folder.name.rpartition("-")[0]
         for path in sorted(RUNS.glob(f"{stem}-[0-9]*/{PAGE_FILE}")):
             if path.is_file() and path.stat().st_size == len(text) and path.read_bytes() == text:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from decodeprof.cli.options import Output, say
+from decodeprof.cli.pages import Page, write_ranks_page
 from decodeprof.errors import EXIT_COULD_NOT, UsageError
 from decodeprof.recording import RECORDING_FILE
 from decodeprof.report.names import cleaned
@@ -52,8 +53,8 @@ def _split(name: str) -> list[str]:
     return re.split(r"([0-9]+)", name)
 
 
-def report_on(traces: Sequence[Path], output: Output) -> int:
-    """Diagnose several ranks' traces and report on them; the exit code.
+def report_on(traces: Sequence[Path], output: Output, page: Page) -> int:
+    """Diagnose several ranks' traces, report on them and write the page; the exit code.
 
     Raises:
         InputError: none of them can be analysed.
@@ -73,7 +74,8 @@ def report_on(traces: Sequence[Path], output: Output) -> int:
         from decodeprof.report.ranks import ranks_view
 
         show_view(ranks_view(report), output)
-        say("one rank, with its page: decodeprof analyze FILE")
+        say("one rank, with its timeline: decodeprof analyze FILE")
     for failed in report.failed:
         say(cleaned(f"not analysed: {failed.name}: {failed.what}"))
+    write_ranks_page(report, traces, page)
     return EXIT_COULD_NOT if report.failed else 0

@@ -10,6 +10,7 @@ from decodeprof.cli import group
 from decodeprof.cli.errors import run
 from decodeprof.cli.ranks import traces_of
 from decodeprof.model.ranks import RankReport
+from decodeprof.report.html import MARK
 from decodeprof.report.ranks import ranks_view
 from decodeprof.report.terminal import text
 from tests import traces
@@ -40,8 +41,40 @@ def test_a_folder_is_all_of_its_ranks(folder: Path, capsys: Capture) -> None:
     captured = capsys.readouterr()
     assert captured.out == text(ranks_view(report), width=100)
     assert "Rank 1 holds the others up" in captured.out
-    assert "report.html" not in captured.err
+    assert captured.err.endswith("page: decodeprof-runs/ranks-ranks-001/report.html\n")
+
+
+def test_the_page_of_all_ranks_goes_where_it_is_wanted(folder: Path, capsys: Capture) -> None:
+    assert run(group, ["analyze", str(folder), "--html", "all.html"]) == 0
+    assert capsys.readouterr().err.endswith("page: all.html\n")
+    page = Path("all.html").read_text()
+    assert page.startswith(MARK)
     assert not Path("decodeprof-runs").exists()
+    assert run(group, ["analyze", str(folder)]) == 0
+    assert Path("decodeprof-runs/ranks-ranks-001/report.html").read_text() == page
+    # The same traces have the same page; other ones have their own.
+    assert run(group, ["analyze", str(folder)]) == 0
+    assert len(list(Path("decodeprof-runs").iterdir())) == 1
+    for none in ("--json", "--no-html"):
+        Path("all.html").unlink(missing_ok=True)
+        assert run(group, ["analyze", str(folder), none]) == 0
+        assert len(list(Path("decodeprof-runs").iterdir())) == 1
+    assert run(group, ["analyze", str(folder), "--json", "--html", "all.html"]) == 0
+    assert Path("all.html").read_text() == page
+
+
+def test_the_page_replaces_nothing_unasked_and_never_a_trace(folder: Path, capsys: Capture) -> None:
+    Path("all.html").write_text("mine")
+    assert run(group, ["analyze", str(folder), "--html", "all.html"]) == 2
+    assert capsys.readouterr().err == "error: `all.html` exists\nhint: `--force` replaces it\n"
+    assert Path("all.html").read_text() == "mine"
+    trace = folder / "rank1.json.gz"
+    before = trace.read_bytes()
+    assert run(group, ["analyze", str(folder), "--html", str(trace), "--force"]) == 2
+    assert "is what is read" in capsys.readouterr().err
+    assert trace.read_bytes() == before
+    assert run(group, ["analyze", str(folder), "--html", "all.html", "--force"]) == 0
+    assert Path("all.html").read_text().startswith(MARK)
 
 
 def test_a_bad_file_is_named_and_the_exit_code_tells(folder: Path, capsys: Capture) -> None:
@@ -88,7 +121,7 @@ def test_a_link_to_itself_is_told(folder: Path, capsys: Capture) -> None:
     assert len(json.loads(capsys.readouterr().out)["ranks"]) == 2
 
 
-@pytest.mark.parametrize("option", [["--process", "1"], ["--perfetto"], ["--html", "x.html"]])
+@pytest.mark.parametrize("option", [["--process", "1"], ["--perfetto"]])
 def test_what_is_of_one_trace_is_refused(option: list[str], folder: Path, capsys: Capture) -> None:
     assert run(group, ["analyze", str(folder), *option]) == 2
     assert f"`{option[0]}` takes one trace" in capsys.readouterr().err

@@ -78,18 +78,18 @@ def test_the_page_says_all_that_the_view_says(scenario: str) -> None:
     diagnosis = DIAGNOSES[scenario]()
     told = "".join(Structure(html(diagnosis, NOTHING)).text.split())
     for section in view(diagnosis).sections:
-        for line in _lines(section.blocks):
+        for line in lines_of(section.blocks):
             text = "".join(span.text for span in line).replace("`", "")
             assert "".join(text.split()) in told, text
 
 
-def _lines(blocks: tuple[object, ...]) -> list[Line]:
+def lines_of(blocks: tuple[object, ...]) -> list[Line]:
     lines: list[Line] = []
     for block in blocks:
         if isinstance(block, Card):
             first = block.blocks[0]
             assert isinstance(first, Paragraph)
-            lines += [(first.text[0],), first.text[2:], *_lines(block.blocks[1:])]
+            lines += [(first.text[0],), first.text[2:], *lines_of(block.blocks[1:])]
         elif isinstance(block, Paragraph | Note):
             lines.append(block.text)
         elif isinstance(block, Facts):
