@@ -9,22 +9,41 @@ from pathlib import Path
 
 from decodeprof.cli.options import Output, say
 from decodeprof.cli.pages import Page, write_ranks_page
-from decodeprof.errors import EXIT_COULD_NOT, UsageError
+from decodeprof.errors import EXIT_COULD_NOT, InputError, UsageError
 from decodeprof.recording import RECORDING_FILE
 from decodeprof.report.names import cleaned
 
 _TRACES = (".json", ".json.gz", ".sqlite", ".nsys-rep")
+_MOST_NAMED = 8
+"""Files of a folder that one line names."""
 
 
 def traces_of(paths: Sequence[Path]) -> list[Path]:
     """The traces that some paths name: a folder with no recording in it stands for its files.
 
+    A folder's JSON of something else is left out, and named in one line.
+
     Raises:
         UsageError: a trace is named twice.
+        InputError: a folder holds JSON of something else alone.
     """
+    from decodeprof.ingest.other_json import is_other_json
+
     found: list[Path] = []
+    left_out: list[Path] = []
     for path in paths:
-        found += _in_folder(path) or [path]
+        names = _in_folder(path)
+        others = [name for name in names if is_other_json(name)] if names else []
+        if names and len(others) == len(names):
+            raise InputError(
+                f"`{path}` holds no trace",
+                why=f"{_listed(others)}: JSON of something else",
+                hint="a trace is what `prof.export_chrome_trace(path)` writes",
+            )
+        found += [name for name in names if name not in others] or [path]
+        left_out += others
+    if left_out:
+        say(cleaned(f"left out, since it is no trace: {_listed(left_out)}"))
     seen: dict[str, Path] = {}
     for path in found:
         # Unlike Path.resolve, it takes a link to itself as it is: who reads it says what is wrong.
@@ -35,6 +54,11 @@ def traces_of(paths: Sequence[Path]) -> list[Path]:
                 why="each rank has a trace of its own" if first == path else f"it is `{first}` too",
             )
     return found
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+    return ", ".join(path.name for path in paths[:_MOST_NAMED]) + more
 
 
 def _in_folder(path: Path) -> list[Path]:

@@ -87,6 +87,36 @@ def test_a_bad_file_is_named_and_the_exit_code_tells(folder: Path, capsys: Captu
     assert "Traceback" not in captured.err
 
 
+def test_json_of_something_else_in_a_folder_is_left_out_and_named(
+    folder: Path, capsys: Capture
+) -> None:
+    assert run(group, ["analyze", str(folder), "--json"]) == 0
+    before = capsys.readouterr().out
+    (folder / "config.json").write_text('{"model": "Qwen3", "layers": [1, 2]}')
+    (folder / "vocab.json").write_text('["<pad>", "a"]')
+    assert run(group, ["analyze", str(folder), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == before
+    assert captured.err.startswith("left out, since it is no trace: config.json, vocab.json\n")
+    # Named on the command line, it is what was asked for, and cannot be read.
+    names = [str(folder / name) for name in ("rank0.json.gz", "rank1.json.gz", "config.json")]
+    assert run(group, ["analyze", *names, "--json"]) == 1
+    assert "not analysed: " in capsys.readouterr().err
+    (folder / "rank1.json.gz").unlink()
+    assert run(group, ["analyze", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["source"]["name"] == "rank0.json.gz"
+
+
+def test_a_folder_of_json_of_something_else_alone_is_an_error(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    assert run(group, ["analyze", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith(
+        f"error: `{tmp_path}` holds no trace\n  config.json: JSON of something else\nhint: "
+    )
+
+
 def test_a_folder_with_one_trace_is_that_trace(folder: Path, capsys: Capture) -> None:
     (folder / "rank1.json.gz").unlink()
     assert run(group, ["analyze", str(folder), "--json"]) == 0
