@@ -32,6 +32,8 @@ _WORDS = {
     "refused": "refused",
     "unknown": "could not tell",
 }
+_SHORT_WORDS = {**_WORDS, "captures": "right", "wrong": "wrong"}
+"""In a table, where few cells are to spare."""
 _MOST_LISTED = 8
 
 
@@ -101,14 +103,11 @@ def _short(op: str) -> str:
 def _attempts(found: GraphCheck) -> Section | None:
     if not found.attempts:
         return None
+    figures = ("before", "with graph", "on device", "capture", "pool")
     columns = (
         Column("shape"),
         Column("outcome"),
-        Column("step before", "right"),
-        Column("with the graph", "right"),
-        Column("graph on the device", "right"),
-        Column("capture", "right"),
-        Column("pool", "right"),
+        *(Column(title, "right") for title in figures),
     )
     rows = tuple(_attempt_row(each) for each in found.attempts)
     text = "unprofiled medians (p10 to p90, number of steps below)"
@@ -124,7 +123,7 @@ def _attempt_row(attempt: Attempt) -> Row:
     return Row(
         (
             line(attempt.bucket or "as given"),
-            line(Span(_WORDS[word], _STYLES.get(word, "unknown"))),
+            line(Span(_SHORT_WORDS[word], _STYLES.get(word, "unknown"))),
             _median(attempt.before),
             _median(attempt.after),
             _median(attempt.graph_device),
@@ -143,7 +142,7 @@ def _spreads(attempt: Attempt) -> list[Line]:
     named = (
         ("before", attempt.before),
         ("with the graph", attempt.after),
-        ("graph on the device", attempt.graph_device),
+        ("the graph alone on the device", attempt.graph_device),
         ("its launch call", attempt.graph_host),
     )
     parts = [
@@ -180,7 +179,7 @@ def _replay(found: GraphCheck) -> Section | None:
 def _segments(found: GraphCheck) -> Section | None:
     if not found.segments:
         return None
-    columns = (Column("segment"), Column("operations", "right"), Column("from"), Column("stops at"))
+    columns = (Column("segment"), Column("operations", "right"), Column("from"))
     rows = tuple(_segment_row(index, each) for index, each in enumerate(found.segments, 1))
     blocks: list[Block] = [Table(columns, rows)]
     if found.piecewise_ns is not None:
@@ -193,19 +192,19 @@ def _segments(found: GraphCheck) -> Section | None:
 
 
 def _segment_row(index: int, segment: Segment) -> Row:
-    at = segment.stopped_at
-    stopped = "the step's end"
+    at, first = segment.stopped_at, segment.first
+    below = [line("ends with the step")]
     if at is not None:
-        stopped = f"{at.file}:{at.line}  {_short(segment.stopped_by)}"
-    first = segment.first
+        op = _short(segment.stopped_by)
+        below = [line("ends before ", Span(f"{at.file}:{at.line}", "place"), f": {op}")]
+        below += [line(Span(at.code, "code"))] if at.code else []
     return Row(
         (
             line(str(index)),
             line(units.count(segment.operations)),
             line(Span(f"{first.file}:{first.line}", "place")),
-            line(stopped),
         ),
-        below=(line(Span(at.code, "code")),) if at is not None and at.code else (),
+        below=tuple(below),
     )
 
 

@@ -7,8 +7,10 @@ from decodeprof.model.lint import Hazard, LintReport, PredictedCopy, PredictedSy
 from decodeprof.model.ops import Place
 from decodeprof.report.blocks import (
     Block,
+    Code,
     Column,
     Headline,
+    Leaf,
     Line,
     Listing,
     Note,
@@ -93,7 +95,6 @@ def _sync_section(report: LintReport) -> Section:
         return Section("syncs", title, (Note("none", line("none")),))
     rows = tuple(_sync_row(sync) for sync in report.syncs)
     columns = (
-        Column("where"),
         Column("operation"),
         Column("per decode step", "right"),
         Column("before", "right"),
@@ -109,30 +110,32 @@ def _rate(per_step: float | None) -> Line:
 def _sync_row(sync: PredictedSync) -> Row:
     return Row(
         (
-            _where(sync.place),
             line(sync.op.removeprefix("aten::")),
             _rate(sync.per_step),
             line(units.count(sync.in_prefill)),
             line(units.count(sync.in_last)),
         ),
-        below=(*_code(sync.place), line(Span(sync.reason, "muted")), *_called_from(sync.place)),
+        above=(*_where(sync.place), line(Span(sync.reason, "muted"))),
     )
 
 
-def _where(place: Place) -> Line:
-    return line(Span(f"{place.file}:{place.line}", "place"))
-
-
-def _code(place: Place) -> tuple[Line, ...]:
-    return (line(Span(place.code, "code")),) if place.code else ()
+def _where(place: Place) -> tuple[Line, ...]:
+    """A place, its source and who called it: lines of their own, so that none is cut short."""
+    head = line(Span(f"{place.file}:{place.line}", "place"), f" in {place.function}")
+    code = (line(Span(place.code, "code")),) if place.code else ()
+    return (head, *code, *_called_from(place))
 
 
 def _called_from(place: Place) -> tuple[Line, ...]:
+    return tuple(line(Span(text, "muted")) for text in _caller(place))
+
+
+def _caller(place: Place) -> tuple[str, ...]:
     """The target's own line, where the place itself lies in a package."""
     own = [frame for frame in place.stack if "/" not in frame.split(":")[0]]
     if not own or own[-1].startswith(f"{place.file}:"):
         return ()
-    return (line(Span(f"called from {own[-1]}", "muted")),)
+    return (f"called from {own[-1]}",)
 
 
 def _copy_section(report: LintReport) -> Section:
@@ -140,7 +143,6 @@ def _copy_section(report: LintReport) -> Section:
     if not report.copies:
         return Section("copies", title, (Note("none", line("none")),))
     columns = (
-        Column("where"),
         Column("direction"),
         Column("bytes", "right"),
         Column("per decode step", "right"),
@@ -158,14 +160,13 @@ def _copy_row(copy: PredictedCopy) -> Row:
     )
     return Row(
         (
-            _where(copy.place),
             line(copy.direction),
             line(units.count(copy.bytes_per_copy)),
             _rate(copy.per_step),
             line(units.count(copy.in_prefill)),
             line(units.count(copy.in_last)),
         ),
-        below=(*_code(copy.place), line(Span(remark, "muted"))),
+        above=(*_where(copy.place), line(Span(remark, "muted"))),
     )
 
 
@@ -185,10 +186,7 @@ def hazard_blocks(found: list[Hazard]) -> tuple[Block, ...]:
         word = Span(_SEVERITY_WORDS[severity], _SEVERITY_STYLES[severity])
         blocks += [
             Paragraph((word, Span(f": {hazards[0].why}"))),
-            Table(
-                (Column("where"), Column("inside"), Column("what")),
-                tuple(_hazard_row(hazard) for hazard in hazards),
-            ),
+            *(block for hazard in hazards for block in _hazard(hazard)),
             Paragraph((Span("change: ", "strong"), Span(hazards[0].change))),
         ]
     return tuple(blocks)
@@ -201,12 +199,16 @@ def _by_kind(hazards: list[Hazard]) -> dict[tuple[str, str], list[Hazard]]:
     return groups
 
 
-def _hazard_row(hazard: Hazard) -> Row:
+def _hazard(hazard: Hazard) -> tuple[Leaf, ...]:
+    place = hazard.place
+    inside = f" in the {hazard.inside}" if hazard.inside else ""
     more = f" (and {hazard.count - 1} more operations here)" if hazard.count > 1 else ""
-    return Row(
-        (_where(hazard.place), line(hazard.inside or "–"), line(hazard.summary + more)),
-        below=(*_code(hazard.place), *_called_from(hazard.place)),
-    )
+    told = [
+        Span(f"{place.file}:{place.line}", "place"),
+        Span(f"{inside}: {hazard.summary}{more}"),
+        *(Span(f"; {text}", "muted") for text in _caller(place)),
+    ]
+    return (Listing((tuple(told),)), *((Code(place.code),) if place.code else ()))
 
 
 def _limits_section(report: LintReport) -> Section:

@@ -1,5 +1,7 @@
 """The three answers of lint, as a person reads them."""
 
+import msgspec
+
 from decodeprof.model.lint import Hazard, LintReport, PredictedCopy, PredictedSync
 from decodeprof.model.ops import Place
 from decodeprof.report.lint import lint_view
@@ -37,7 +39,29 @@ HAZARD = Hazard(
 def shown(**fields: object) -> str:
     known: dict[str, object] = {"target": "my_script.py:generate", "decode_steps": 6}
     report = LintReport(**{**known, "on_device": True, **fields})  # type: ignore[arg-type]
-    return text(lint_view(report), width=100)
+    return text(lint_view(report), width=80)
+
+
+def test_nothing_is_cut_short() -> None:
+    place = Place(
+        file="transformers/models/some_model/modeling_some_model.py",
+        line=12345,
+        function="SomeModelForCausalLM.prepare_inputs",
+        code="x = " + " + ".join(f"number_{index}" for index in range(20)),
+        stack=["my_script.py:3 generate", "transformers/generation/utils.py:1 generate"],
+    )
+    sync = msgspec.structs.replace(SYNC, place=place, op="torch.cuda.Stream.synchronize")
+    summary = "cat: a shape grows, (16, 32, 1111, 128) → (16, 32, 1112, 128)"
+    hazard = msgspec.structs.replace(HAZARD, place=place, summary=summary)
+    told = shown(syncs=[sync], hazards=[hazard])
+    assert "…" not in told
+    assert max(map(len, told.splitlines())) <= 80
+    assert "torch.cuda.Stream.synchronize" in told
+    words = " ".join(told.split())
+    assert f"{place.file}:12345 in SomeModelForCausalLM.prepare_inputs" in words
+    assert f"{place.file}:12345 in the forward: {summary}" in words
+    assert "number_0" in told
+    assert "number_19" in told
 
 
 def test_found() -> None:
@@ -52,10 +76,11 @@ def test_found() -> None:
         bytes_per_copy=4096,
     )
     told = shown(syncs=[SYNC], copies=[copy], hazards=[HAZARD])
-    assert "1 wait for the device per decode step; 1 line would replay wrongly." in told
+    words = " ".join(told.split())
+    assert "1 wait for the device per decode step; 1 line would replay wrongly." in words
     assert "engine/loop.py:7" in told
     assert "called from my_script.py:3 generate" in told
-    assert "add is given 8 → 9 (and 2 more operations here)" in told
+    assert "add is given 8 → 9 (and 2 more operations here)" in words
     assert "change: keep it in a tensor" in told
     assert "4,096" in told
 
