@@ -4,6 +4,7 @@
     ceilings.json    what the GPU can do at best; not there on a CPU
     sweep.json       the judged sweep
     sweep.csv        its points
+    batch_1.json.gz  a trace of the first point with shapes, from which the others are foreseen
 
 A sweep of a user's own target holds a recording for each point instead, in a folder named by it.
 """
@@ -23,6 +24,8 @@ POINTS_FILE = "sweep.jsonl"
 CEILINGS_FILE = "ceilings.json"
 SWEEP_FILE = "sweep.json"
 CSV_FILE = "sweep.csv"
+BATCH = "batch"
+"""The axis along which an operand's first dimension grows."""
 
 Message = dict[str, Any]
 
@@ -33,6 +36,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     node_gap_ns: int | None = None
     read_bytes_per_s: float | None = None
     matmul_flops_per_s: float | None = None
+    strided_elements_per_s: float | None = None
 
 
 class _CeilingsFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +78,11 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
         for message in self.messages:
             kinds.setdefault(message["value"], set()).add(message["kind"])
         return kinds
+
+
+def trace_file(directory: Path, axis: str, value: int) -> Path:
+    """Where the trace of a point lies, if one was kept."""
+    return directory / f"{axis}_{value}.json.gz"
 
 
 def read(directory: Path) -> Stored:

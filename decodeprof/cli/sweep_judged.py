@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from decodeprof.analysis.sweeps.floors import Machine
 from decodeprof.analysis.sweeps.judge import Swept, judge
 from decodeprof.analysis.sweeps.padding import plans as weighed_plans
 from decodeprof.cli.sweep_files import About, again_ns, measured_points, read, read_rates
+from decodeprof.cli.sweep_foreseen import larger_of_reference, larger_of_target, machine_of
 from decodeprof.cli.sweep_target import recorded
 from decodeprof.errors import InputError, UsageError
 from decodeprof.model.sweep import Measured, Sweep
@@ -75,16 +75,23 @@ def _of_reference(directory: Path) -> Swept:
         if message["kind"] == "counted"
     )
     spec = stored.about.spec
+    larger, withheld = larger_of_reference(directory, str(spec.get("axis", "")), points, rates)
     return Swept(
         subject=_subject(spec, stored.about.dtype),
         axis=str(spec.get("axis", "")),
         device=stored.about.device,
         torch=stored.about.torch,
         points=points,
-        machine=Machine(rates.node_gap_ns, rates.read_bytes_per_s, rates.matmul_flops_per_s),
+        machine=machine_of(rates),
         today=points[0].value,
         again_ns=again_ns(stored),
-        caveats=[*problems, *([_UNSETTLED] if unsettled else []), *_left(stored.about, points)],
+        caveats=[
+            *problems,
+            *([_UNSETTLED] if unsettled else []),
+            *_left(stored.about, points),
+            *withheld,
+        ],
+        larger=larger,
     )
 
 
@@ -92,6 +99,7 @@ def _of_target(directory: Path) -> Swept:
     about = read(directory).about
     found = recorded(directory)
     points = sorted(found.points, key=lambda point: point.value)
+    larger, withheld = larger_of_target(directory, about.axis, points, found.machine)
     return Swept(
         subject=about.target,
         axis=about.axis,
@@ -100,7 +108,8 @@ def _of_target(directory: Path) -> Swept:
         points=points,
         machine=found.machine,
         today=points[0].value,
-        caveats=_left(about, points),
+        caveats=[*_left(about, points), *withheld],
+        larger=larger,
     )
 
 

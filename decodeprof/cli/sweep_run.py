@@ -18,6 +18,7 @@ import msgspec
 from decodeprof.cli.options import say
 from decodeprof.cli.progress import shown_progress
 from decodeprof.cli.sweep_files import (
+    BATCH,
     CEILINGS_FILE,
     POINTS_FILE,
     About,
@@ -25,6 +26,7 @@ from decodeprof.cli.sweep_files import (
     Stored,
     measured_points,
     read,
+    trace_file,
 )
 from decodeprof.errors import DecodeprofError, UsageError
 from decodeprof.recording import write_whole
@@ -68,7 +70,11 @@ def run(wanted: Wanted, out: Path, *, command: tuple[str, ...] = COMMAND) -> Non
     if stored is not None:
         _refuse_another(stored.about, wanted, out)
     done = {} if stored is None else stored.done()
-    job = {**dataclasses.asdict(wanted), "done": {v: sorted(k) for v, k in done.items()}}
+    job = {
+        **dataclasses.asdict(wanted),
+        "done": {v: sorted(k) for v, k in done.items()},
+        "trace": _trace_to_write(wanted, out),
+    }
     with shown_progress() as show:
         told = len(measured_points(stored)) if stored is not None else 0
         show(_Stage("start", "starting torch", None))
@@ -85,6 +91,12 @@ def run(wanted: Wanted, out: Path, *, command: tuple[str, ...] = COMMAND) -> Non
             show(_stage(wanted, message, told))
     if read(out).about.device is not None and not (out / CEILINGS_FILE).exists():
         _measure_ceilings(out)
+
+
+def _trace_to_write(wanted: Wanted, out: Path) -> str | None:
+    """Where a trace of the smallest point is to go, from which the others are foreseen."""
+    path = trace_file(out, wanted.spec["axis"], min(wanted.spec["values"]))
+    return str(path) if wanted.spec["axis"] == BATCH and not path.exists() else None
 
 
 def _stored(out: Path) -> Stored | None:

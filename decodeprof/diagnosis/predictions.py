@@ -124,7 +124,7 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
         node_gap_ns=costs.node_gap_ns,
         node_gap_source=_SOURCES[costs.source],
     )
-    rows = _steady_range(evidence)
+    rows = steady_range(evidence)
     if rows is None:
         return _withheld(known, "no decode step was found that could be replayed")
     if error is None or error > WITHHOLD_ABOVE_SHARE:
@@ -244,7 +244,7 @@ def _withheld(known: Predictions, reason: str) -> Predictions:
     )
 
 
-def _steady_range(evidence: Evidence) -> range | None:
+def steady_range(evidence: Evidence) -> range | None:
     """One whole period of consecutive steps that holds the step whose times are shown."""
     figures = evidence.decode
     if figures is None:

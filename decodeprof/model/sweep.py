@@ -103,12 +103,20 @@ class Crossing(msgspec.Struct, frozen=True, kw_only=True):
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """The crossing of the floors as foreseen from the first point alone."""
 
+    method: Literal["replay", "floors"] = "floors"
+    """replay: its recorded step, replayed with kernels that grow; floors: its device floor, and
+    what the others must read and compute beyond it."""
     at: float | None
     """Null: it cannot be foreseen, or lies beyond the last point; `reason` tells which."""
     error_share: float | None
     """(foreseen − measured) ÷ measured; null where one of them is unknown."""
+    plateau_at: float | None = None
+    """By replay: where the eager step leaves its plateau; null as for `at`."""
+    plateau_error_share: float | None = None
     device_ns: list[int] = []
-    """The device floor foreseen at each point."""
+    """The device floor foreseen at each point that did not fail."""
+    eager_ns: list[int] = []
+    """By replay: the eager step foreseen at each of them."""
     reason: str = ""
 
 

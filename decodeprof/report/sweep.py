@@ -40,6 +40,13 @@ _TITLES = {
 }
 
 
+_FORESEEN_FROM = {
+    "floors": "its device floor and what the others must read and compute beyond it",
+    "replay": "its recorded step replayed with kernels that grow by their bytes, FLOPs, elements "
+    "and blocks",
+}
+
+
 def sweep_view(sweep: Sweep, *, width: int) -> View:
     """Lay a sweep out for reading.
 
@@ -223,23 +230,30 @@ def _prediction(sweep: Sweep) -> tuple[Block, ...]:
     seen = f"the floors were foreseen not to cross up to {sweep.axis} {last:,}"
     if prediction.at is not None:
         seen = f"the floors were foreseen to cross at {sweep.axis} {_number(prediction.at)}"
-    if prediction.error_share is not None:
-        sign = "above" if prediction.error_share > 0 else "below"
-        seen += f", {units.share(abs(prediction.error_share))} {sign} what was measured"
-    text = (
-        f"From {sweep.axis} {first:,} alone, that is, its device floor and what the others must "
-        f"read and compute beyond it, {seen}."
-    )
+        seen += _off(prediction.error_share)
+    if prediction.plateau_at is not None:
+        seen += f", and the eager step to leave its plateau at {_number(prediction.plateau_at)}"
+        seen += _off(prediction.plateau_error_share)
+    how = _FORESEEN_FROM[prediction.method]
+    text = f"From {sweep.axis} {first:,} alone, that is, {how}, {seen}."
     measured = sweep.crossings[0]
+    good = [point for point in sweep.points if point.failed is None]
     if prediction.at is None and measured.at is not None:
-        index = bisect.bisect_left([point.value for point in sweep.points], measured.at)
-        foreseen, point = prediction.device_ns[index], sweep.points[index]
+        index = bisect.bisect_left([point.value for point in good], measured.at)
+        foreseen, point = prediction.device_ns[index], good[index]
         text += (
             f" That misses: at {sweep.axis} {point.value:,} the device was to need "
             f"{units.time(foreseen)} and takes {units.time(point.device_ns)}. "
             "Its kernels move more than the least, or more slowly."
         )
     return (Paragraph(line(text)),)
+
+
+def _off(error_share: float | None) -> str:
+    if error_share is None:
+        return ""
+    sign = "above" if error_share > 0 else "below"
+    return f", {units.share(abs(error_share))} {sign} what was measured"
 
 
 def _plans(sweep: Sweep) -> tuple[Block, ...]:

@@ -187,7 +187,7 @@ def run_part(part: str, out: Path, seconds: float) -> None:
         keep({"spec": asdict(spec), **device_about(device)})
     for message in measure(spec, done, device=device, limits=Limits(seconds=seconds)):
         keep(message)
-        if message["kind"] == "counted" and message["value"] == spec.values[0]:
+        if message["kind"] == "counted" and message["value"] == min(spec.values):
             # What everything is predicted from must not be lost with the end of the run.
             write_traces(part, {message["value"]: TRACED_STEPS["first"]}, out)
     write_traces(part, traced(lines), out)

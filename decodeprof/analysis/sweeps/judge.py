@@ -9,6 +9,7 @@ from decodeprof import units
 from decodeprof.analysis.sweeps.crossing import Ratio, crossing
 from decodeprof.analysis.sweeps.floors import Machine, launch_cost_ns, median, point_of
 from decodeprof.analysis.sweeps.foresee import foreseen
+from decodeprof.analysis.sweeps.larger import Larger, foreseen_by_replay
 from decodeprof.analysis.sweeps.uncounted import with_stand_ins
 from decodeprof.model.diagnosis import Range
 from decodeprof.model.sweep import BucketPlan, Crossing, Measured, Point, Sweep
@@ -38,6 +39,7 @@ class Swept:
     Attributes:
         again_ns: eager samples of the first point, measured again at the end.
         today: the value at which the reader's workload stands.
+        larger: the first point's recorded step, replayed at each of the points that did not fail.
     """
 
     subject: str
@@ -50,6 +52,7 @@ class Swept:
     again_ns: Sequence[int] = ()
     plans: Sequence[BucketPlan] = ()
     caveats: Sequence[str] = field(default_factory=tuple)
+    larger: Sequence[Larger] = ()
 
 
 def judge(swept: Swept) -> Sweep:
@@ -74,7 +77,13 @@ def judge(swept: Swept) -> Sweep:
         points=points,
         crossings=crossings,
         sentence=sentence(swept, points, crossings[0]),
-        prediction=foreseen(points, crossings[0]),
+        prediction=foreseen_by_replay(
+            swept.larger,
+            [point.value for point in points if point.failed is None],
+            floors=crossings[0],
+            plateau=crossings[1],
+        )
+        or foreseen(points, crossings[0]),
         plans=list(swept.plans),
         caveats=[*swept.caveats, *uncounted, *_caveats(drift)],
     )

@@ -1,6 +1,6 @@
 """A sweep in a process of its own: ``python -m decodeprof.reference.sweep``.
 
-A JSON object on stdin: ``{"spec": …, "done": {value: [kind, …]}, "seconds", "traces", "device"}``.
+A JSON object on stdin: ``{"spec": …, "done": {value: [kind, …]}, "seconds", "trace", "device"}``.
 One JSON object a line goes to stdout: ``{"device", "torch", "dtype"}`` first, and then the
 messages of `points.measure`; or ``{"refused": reason}`` where there is no such sweep.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,7 +29,10 @@ def main() -> None:
     wanted = job.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(wanted)
     _say(device_about(device))
-    limits = Limits(seconds=job.get("seconds") or float("inf"))
+    trace = job.get("trace")
+    limits = Limits(
+        seconds=job.get("seconds") or float("inf"), trace=Path(trace) if trace else None
+    )
     done = {int(value): set(kinds) for value, kinds in job.get("done", {}).items()}
     for message in measure(spec, done, device=device, limits=limits):
         _say(message)

@@ -152,7 +152,8 @@ def _exported(profiler: Any) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
-        return path.read_bytes()
+        # The file holds its own name.
+        return path.read_bytes().replace(str(path).encode(), path.name.encode())
 
 
 def _device(events: list[dict[str, Any]]) -> list[dict[str, Any]]:

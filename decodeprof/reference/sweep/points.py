@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import gzip
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,6 +29,8 @@ TIMED, COUNTED, FAILED, AGAIN = "timed", "counted", "failed", "again"
 """Kinds of a message about a point."""
 COUNT_LOAD_SECONDS = 0.5
 """Before a profile: starting one leaves the device idle, which undoes more than that would do."""
+TRACE_STEPS = 3
+"""The first and the last are no whole steps of a steady loop; the one between them is."""
 TIMING_SHARE = 0.6
 """Of the seconds; profiling the points takes about as long as timing them."""
 
@@ -37,9 +41,11 @@ class Limits:
 
     Attributes:
         seconds: no point is begun after so long; the points left out can be measured later.
+        trace: file for a trace of the smallest point; none: no trace.
     """
 
     seconds: float = float("inf")
+    trace: Path | None = None
 
 
 def device_about(device: torch.device) -> Message:
@@ -87,14 +93,16 @@ def measure(
     for value in left(TIMED):
         if time.monotonic() < timed_until:
             yield told(TIMED, value, lambda subject: _timed(subject, on_device=on_device))
-    first = spec.values[0]
-    if len(spec.values) > 1 and left(AGAIN)[:1] == [first] and time.monotonic() < until:
+    first = min(spec.values)
+    if len(spec.values) > 1 and first in left(AGAIN) and time.monotonic() < until:
         yield told(AGAIN, first, lambda s: {"eager_ns": samples_ns(s.step, on_device=on_device)})
     if not on_device:
         return
     for value in left(COUNTED):
         if time.monotonic() < until:
             yield told(COUNTED, value, _counted)
+        if value == first and limits.trace is not None and value not in failed:
+            _write_trace(spec, limits.trace, device)
 
 
 def record(
@@ -120,6 +128,15 @@ def record(
         return {"trace": trace(run, steps, phase=phase)}
 
     return _attempt(Builder(device), spec.at(value), make)
+
+
+def _write_trace(spec: SweepSpec, path: Path, device: torch.device) -> None:
+    """Write the smallest point's trace, zipped, whole or not at all."""
+    message = record(spec, min(spec.values), device=device, steps=TRACE_STEPS, graph=False)
+    if "trace" in message:
+        unfinished = path.with_name(path.name + ".unfinished")
+        unfinished.write_bytes(gzip.compress(message["trace"], mtime=0))
+        unfinished.replace(path)
 
 
 def _timed(subject: Subject, *, on_device: bool) -> Message:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,8 +98,14 @@ def test_as_a_process_it_says_the_same() -> None:
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_on_a_gpu_each_point_is_timed_and_counted() -> None:
-    spec = SweepSpec(phase="toy", axis="batch", values=(1, 8))
-    said = list(measure(spec, {}, device=torch.device("cuda"), limits=Limits()))
+def test_on_a_gpu_each_point_is_timed_and_counted(tmp_path: Path) -> None:
+    spec = SweepSpec(phase="toy", axis="batch", values=(8, 1))
+    limits = Limits(trace=tmp_path / "first.json.gz")
+    said = list(measure(spec, {}, device=torch.device("cuda"), limits=limits))
+    assert said[2]["value"] == 1
+    text = gzip.decompress((tmp_path / "first.json.gz").read_bytes())
+    assert text.count(b'"decodeprof.step phase=decode"') >= 3
+    assert b"Input Dims" in text
+    assert str(tempfile.gettempdir()).encode() not in text
     assert [kind for _, kind in kinds(said)] == [TIMED, TIMED, AGAIN, COUNTED, COUNTED]
     assert said[3]["eager"]["kernels"] == said[3]["graph"]["kernels"] == 96
