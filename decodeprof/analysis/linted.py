@@ -26,6 +26,7 @@ def lint_report(run: LintRun) -> LintReport:
         copies=run.copies,
         hazards=None if record is None else graph_hazards(record),
         why_no_hazards=run.why_no_record,
+        replays_per_step=run.replays_per_step,
         ops_per_step=None if record is None else device_operations(record.second),
         caveats=run.caveats,
         cannot_see=list(CANNOT_SEE),

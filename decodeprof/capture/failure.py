@@ -17,7 +17,7 @@ _MAX_MEMBERS = 5
 _MAX_CAUSES = 3
 _CAUSE_FRAMES = 2
 """The lines that raised it; how they were come to stands above."""
-_OWN_PREFIXES = (__name__.rpartition(".")[0], "decodeprof.mark")
+_OWN_PREFIXES = (__name__.rpartition(".")[0], "decodeprof.lint", "decodeprof.mark")
 """Modules of ours that may stand in the target's stack."""
 
 

@@ -179,7 +179,8 @@ def _user_stack(stack: list[Frame], spec: Spec) -> list[str]:
     """The frames that matter of a stack, innermost last, as the fault handler saw it."""
     folder = spec.path.resolve().parent if spec.path is not None else Path.cwd()
     places = Places(str(folder))
-    own = str(Path(__file__).parent)
+    package = Path(__file__).parents[1]
+    own = (str(package / "capture"), str(package / "lint"))
     shown = [frame for frame in stack if not frame.file.startswith(own)]
     users = [frame for frame in shown if not places.is_package(frame.file)]
     if shown and shown[0] not in users:

@@ -18,7 +18,7 @@ from decodeprof.capture.job import Failed, Finished, Order
 from decodeprof.capture.load import UserCodeFailed
 from decodeprof.capture.places import Places
 from decodeprof.capture.target import Spec
-from decodeprof.lint.real_gpu import needs_real_gpu
+from decodeprof.lint.real_gpu import needs
 from decodeprof.lint.supervise import RUN_FILE
 from decodeprof.recording import write_json
 
@@ -39,13 +39,14 @@ def lint(order: Order, spec: Spec, channel: Channel, places: Places) -> Finished
         judging.run(default_device=order.default_device)
     except UserCodeFailed as failed:
         told = explain(failed.error, during=failed.during, places=places)
-        if needs_real_gpu(failed.error):
+        missing = needs(failed.error)
+        if missing is not None:
             told = msgspec.structs.replace(
                 told,
-                what=f"the target needs a real GPU: {told.what}",
+                what=f"the target needs {missing}: {told.what}",
                 hint="lint sees what goes through PyTorch's operators; an extension or a Triton "
                 "kernel does not. Give the target a path in plain PyTorch, or run `decodeprof "
-                "diagnose` where there is a GPU",
+                "diagnose` where there is a GPU and the extension is installed",
             )
         return told
     finally:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from decodeprof import mark
 from decodeprof.capture.arguments import fingerprint
 from decodeprof.capture.channel import Channel
 from decodeprof.capture.find_steps import StepFinder
@@ -25,7 +26,7 @@ from decodeprof.capture.record_ops import StepRecorder, first_to_record
 from decodeprof.capture.session import Called, Session, Watches
 from decodeprof.capture.target import Spec
 from decodeprof.capture.tokens import count
-from decodeprof.capture.watch import Counter, Watch
+from decodeprof.capture.watch import Boundary, Counter, Watch
 from decodeprof.lint.collect import Collector, target_stack
 from decodeprof.lint.mode import PretendMode
 from decodeprof.lint.pretend import pretended
@@ -39,6 +40,26 @@ the call's end shows."""
 _SHOWN_MIXED = 3
 """Lines that mix devices; one forgotten `.cuda()` makes many, and the first tells which."""
 _PHASE_TEXTS = {"import": "importing the script", "setup": "setting up", "call": "ready to call"}
+
+
+class _StepReplays(StepRecorder):
+    """Notes as well how many replays there had been when each step began."""
+
+    def __init__(self, recorder: OpRecorder, watch: Watch, *, first: int) -> None:
+        super().__init__(recorder, first=first)
+        self._watch = watch
+        self._replays: list[int] = []
+
+    def start(self, boundary: Boundary) -> None:
+        """A step begins."""
+        super().start(boundary)
+        self._replays.append(self._watch.replays)
+
+    def per_step(self, decode_steps: int) -> float | None:
+        """Replays in each of so many whole decode steps; None: there were none to look at."""
+        if not decode_steps:
+            return None
+        return (self._replays[decode_steps + 1] - self._replays[1]) / decode_steps
 
 
 class Judging:
@@ -57,6 +78,7 @@ class Judging:
         self._on_device = False
         self._compiled = False
         self._mixed: dict[str, None] = {}
+        self._replays_per_step: float | None = None
 
     def run(self, *, default_device: str | None = None) -> LintRun:
         """Load the target, call it twice, and say what was seen.
@@ -75,6 +97,7 @@ class Judging:
             try:
                 self._calls(mode)
             finally:
+                mark.observe(None)
                 self._recorder_off(mode)
                 self._on_device = mode.on_device
                 self._compiled = mode.compiled
@@ -111,10 +134,10 @@ class Judging:
         self._channel.progress("lint", "second call: predicting")
         mode.recorder = self._recorder
         first = first_to_record(expected)
-        listener: list[Counter] = []
+        listener: list[_StepReplays] = []
 
         def counting() -> Counter:
-            listener[:] = [StepRecorder(self._recorder, first=first)]
+            listener[:] = [_StepReplays(self._recorder, session.watches.steps, first=first)]
             self._collector.clear()
             self._collector.current_step = lambda: listener[0].step
             return listener[0]
@@ -124,6 +147,7 @@ class Judging:
         self._collector.active = False
         self._boundaries = counter.boundaries
         self._decode_steps = max(0, counter.boundaries - _ENDS)
+        self._replays_per_step = listener[0].per_step(self._decode_steps)
 
     def _loaded(self) -> Session:
         watch = Watch()
@@ -132,6 +156,7 @@ class Judging:
         unused: Any = None
         watches = Watches(watch, ModuleHooks(watch), unused, unused)
         watch_graphs(watch, lambda: None)
+        mark.observe(watch)
 
         def entered(phase: str) -> None:
             self._channel.progress("load", _PHASE_TEXTS[phase])
@@ -165,7 +190,8 @@ class Judging:
 
     def gathered(self) -> LintRun:
         """What was seen so far."""
-        record = self._recorder.record(self._places)
+        replays = self._replays_per_step
+        record = None if replays else self._recorder.record(self._places)
         caveats = list(self._session.recording.caveats) if self._session is not None else []
         if self._compiled:
             caveats.append(
@@ -184,12 +210,18 @@ class Judging:
             on_device=self._on_device,
             syncs=self._collector.syncs(self._places, decode_steps=self._decode_steps),
             copies=self._collector.pageable(self._places, decode_steps=self._decode_steps),
+            replays_per_step=replays,
             record=record,
             why_no_record="" if record is not None else self._why_no_record(),
             caveats=caveats,
         )
 
     def _why_no_record(self) -> str:
+        if self._replays_per_step:
+            return (
+                "the steps replay CUDA graphs already; what stands against capturing a step is "
+                "seen where the loop calls the step itself instead"
+            )
         if self._boundaries < _ENDS + 1:
             seen = max(0, self._boundaries - 1)
             return (

@@ -88,6 +88,8 @@ class LintReport(msgspec.Struct, frozen=True, kw_only=True):
     hazards: list[Hazard] | None = None
     """None: two consecutive decode steps were not seen."""
     why_no_hazards: str = ""
+    replays_per_step: float | None = None
+    """CUDA graphs that a decode step of the target replays already; None: no step was seen."""
     ops_per_step: int | None = None
     """Operations of one step that would launch something on the device."""
     caveats: list[str] = []
@@ -102,6 +104,8 @@ class LintRun(msgspec.Struct, frozen=True, kw_only=True):
     on_device: bool
     syncs: list[PredictedSync] = []
     copies: list[PredictedCopy] = []
+    replays_per_step: float | None = None
+    """CUDA graphs that a decode step replays; None: no whole one was seen."""
     record: OpRecord | None = None
     why_no_record: str = ""
     caveats: list[str] = []

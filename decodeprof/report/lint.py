@@ -56,14 +56,19 @@ def _headline(report: LintReport) -> str:
         waits = (
             _waits(sum(sync.in_prefill + sync.in_last for sync in report.syncs)) + " in the call"
         )
-    return f"Predicted, without a GPU: {waits}; {_graph(report.hazards)}."
+    return f"Predicted, without a GPU: {waits}; {_graph(report)}."
 
 
 def _waits(number: float) -> str:
     return f"{units.count(round(number, 2))} wait{'' if number == 1 else 's'} for the device"
 
 
-def _graph(hazards: list[Hazard] | None) -> str:
+def _graph(report: LintReport) -> str:
+    hazards = report.hazards
+    if report.replays_per_step:
+        replays = units.count(round(report.replays_per_step, 2))
+        graphs = "CUDA graph" if report.replays_per_step == 1 else "CUDA graphs"
+        return f"a step replays {replays} {graphs} already"
     if hazards is None:
         return "whether a CUDA graph fits the step is unknown"
     if not hazards:
@@ -76,6 +81,8 @@ def _graph(hazards: list[Hazard] | None) -> str:
         number = sum(hazard.severity == severity for hazard in hazards)
         if number:
             counts.append(f"{number} line{'' if number == 1 else 's'} {words}")
+    if not counts:
+        return "a CUDA graph of the step is possible, under conditions that are listed"
     return ", ".join(counts)
 
 

@@ -62,6 +62,12 @@ def test_a_script_that_names_no_device_can_be_put_on_one() -> None:
             ("raised ValueError in call 1", "half-way", "predicted until then", "int(token)"),
         ),
         ("needs_extension", (), 1, ("needs a real GPU", "flash_attn", "decodeprof diagnose")),
+        (
+            "needs_registered",
+            (),
+            1,
+            ("needs a compiled extension", "some_engine", "fused_norm", "decodeprof diagnose"),
+        ),
         # A busy machine may not even have loaded torch by then.
         ("hangs", ("--timeout", "8"), 1, ("did not finish within 8 s", "--timeout")),
         ("clean", ("--arg", "stops=3"), 2, ("no parameter `stops`", "steps")),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from decodeprof import mark
 from decodeprof.analysis.linted import lint_report
 from decodeprof.capture.channel import Channel
 from decodeprof.capture.job import Job
@@ -72,6 +73,23 @@ def test_a_number_that_would_be_baked_in(judge: Any) -> None:
     assert hazard.severity == "wrong"
     assert "1.5 → 2.0" in hazard.summary
     assert hazard.inside == "forward"
+
+
+def test_steps_that_are_graphs_already_are_not_taken_apart(judge: Any) -> None:
+    report = judge("replaying")
+    assert report.replays_per_step == 1
+    assert report.hazards is None
+    assert "replay CUDA graphs already" in report.why_no_hazards
+    (sync,) = [each for each in report.syncs if each.per_step]
+    assert (sync.place.code, sync.per_step) == ("made.append(int(token))", 1.0)
+
+
+def test_marks_of_the_target_begin_its_steps(judge: Any) -> None:
+    report = judge("marked")
+    assert report.decode_steps == 6
+    assert kinds(report) == {"scalar"}
+    assert report.replays_per_step == 0
+    assert mark._observer is None
 
 
 def test_a_shape_that_grows(judge: Any) -> None:

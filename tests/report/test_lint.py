@@ -94,6 +94,14 @@ def test_clear_and_unknown_differ() -> None:
     assert "only one step was seen" in unknown
 
 
+def test_a_graph_that_is_there_already_and_one_under_conditions() -> None:
+    replayed = shown(hazards=None, replays_per_step=1.0, why_no_hazards="already")
+    assert "a step replays 1 CUDA graph already." in " ".join(replayed.split())
+    cost = msgspec.structs.replace(HAZARD, kind="generator", severity="cost")
+    told = " ".join(shown(hazards=[cost]).split())
+    assert "a CUDA graph of the step is possible, under conditions that are listed." in told
+
+
 def test_a_target_on_the_host_is_told_what_to_do() -> None:
     told = shown(on_device=False, hazards=[])
     assert "Nothing to predict" in told

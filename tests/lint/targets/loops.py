@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+import decodeprof
+
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 STEPS = 8
 torch.manual_seed(0)
@@ -38,6 +40,30 @@ def clean(steps: int = STEPS) -> torch.Tensor:
         made.index_copy_(0, position, token[0])
         position.add_(1)
     return made.cpu()
+
+
+@torch.no_grad()
+def replaying(steps: int = STEPS) -> list[int]:
+    """The step is a graph already, captured before the loop; its token is read."""
+    token = torch.ones(1, 1, dtype=torch.int64, device=DEVICE)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        token.copy_(model(token)[:, -1].argmax(-1, keepdim=True))
+    made = []
+    for _ in range(steps):
+        graph.replay()
+        made.append(int(token))
+    return made
+
+
+@torch.no_grad()
+def marked(steps: int = STEPS) -> float:
+    """No module is called: the steps are marked."""
+    x, weight = torch.ones(1, 8, device=DEVICE), torch.eye(8, device=DEVICE)
+    for number in range(steps):
+        with decodeprof.step():
+            x.copy_(torch.tanh(x @ weight + number))
+    return float(x.sum())
 
 
 @torch.no_grad()
@@ -116,6 +142,10 @@ def fails(steps: int = STEPS) -> None:
 
 def needs_extension() -> None:
     import flash_attn  # noqa: F401
+
+
+def needs_registered() -> None:
+    torch.ops.some_engine.fused_norm(torch.ones(1, device=DEVICE))
 
 
 @torch.no_grad()
