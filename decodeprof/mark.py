@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NoReturn, Protocol, Self
 
 PREFIX = "decodeprof."
 STEP = PREFIX + "step"
@@ -60,6 +60,7 @@ class Observer(Protocol):
 
 
 _observer: Observer | None = None
+_NO_DECORATOR = "step marks a block and is no decorator: write `with step():` around one step"
 _LABELS = {phase: label(STEP, phase=phase) for phase in ("decode", "prefill")}
 
 
@@ -78,17 +79,24 @@ class step:
 
     Raises:
         ValueError: `phase` is neither.
+        TypeError: it is used as a decorator.
     """
 
     __slots__ = ("_nvtx", "_observer", "_range", "_text")
 
     def __init__(self, phase: str = "decode") -> None:
+        if callable(phase):
+            raise TypeError(_NO_DECORATOR)
         if phase not in ("decode", "prefill"):
             raise ValueError(f'phase is "decode" or "prefill", not {phase!r}')
         self._text = _LABELS[phase]
         self._range: Any = None
         self._nvtx: Any = None
         self._observer: Observer | None = None
+
+    def __call__(self, *_: object) -> NoReturn:
+        """Refuse to decorate a function."""
+        raise TypeError(_NO_DECORATOR)
 
     def __enter__(self) -> Self:
         """Open the range, where a profiler could see it."""

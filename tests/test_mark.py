@@ -1,5 +1,7 @@
 """Marks that a person puts into an engine: cheap, and heard while a target is recorded."""
 
+from typing import Any
+
 import pytest
 
 from decodeprof import mark, step
@@ -49,3 +51,11 @@ def test_a_mark_is_a_range_of_torchs_profiler() -> None:
 def test_a_phase_that_is_none(phase: object) -> None:
     with pytest.raises(ValueError, match='phase is "decode" or "prefill"'):
         step(phase)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("decorate", [step, step()])
+def test_a_decorator_is_told_to_be_a_block(decorate: Any) -> None:
+    with pytest.raises(TypeError, match="`with step\\(\\):`"):
+
+        @decorate
+        def one_step() -> None: ...

@@ -172,7 +172,14 @@ def _guard(name: str, marker: pytest.Mark) -> AbstractContextManager[Any]:
     make: Any = {"no_syncs": no_syncs, "max_launches": max_launches}[name]
     try:
         guard: AbstractContextManager[Any] = make(*marker.args, **marker.kwargs)
-    except (TypeError, ValueError) as error:
+    except TypeError as error:
+        # Python says which argument is missing or is one too many, of a method nobody named.
+        usage = _MARKERS[name].partition(":")[0]
+        told = str(error).rpartition("__init__() ")[2]
+        pytest.fail(
+            f"@pytest.mark.{name}: {told}; it is written @pytest.mark.{usage}", pytrace=False
+        )
+    except ValueError as error:
         pytest.fail(f"@pytest.mark.{name}: {error}", pytrace=False)
     return guard
 

@@ -90,11 +90,15 @@ def test_without_cuda_what_counts_launches_skips_and_says_why(pytester: pytest.P
 @pytest.mark.parametrize(
     ("marker", "said"),
     [
-        ("max_launches", "missing 1 required positional argument"),
+        (
+            "max_launches()",
+            "missing 1 required positional argument: 'limit'; it is written "
+            "@pytest.mark.max_launches(limit, step=None)",
+        ),
         ("max_launches('many')", "the limit is a number of launches, not 'many'"),
         ("max_launches(True)", "the limit is a number of launches, not True"),
         ("max_launches(7, step='all')", "step is None, \"each\" or a number from 0, not 'all'"),
-        ("max_launches(7, steps=1)", "unexpected keyword argument 'steps'"),
+        ("max_launches(7, steps=1)", "unexpected keyword argument 'steps'; it is written"),
         ("no_syncs(allow=-1)", "allow is a number of blocking calls, not -1"),
     ],
 )
