@@ -57,7 +57,7 @@ def record(job: Job, *, out: Path, progress: Callable[[Progress], None]) -> Path
     """
     spec = parse_spec(job.target)
     parse_arguments(job.args)
-    _check_device(job.device)
+    check_device(job.device)
     _check_setup(job.setup)
     created = prepare(out)
     begin = time.monotonic()
@@ -78,7 +78,12 @@ def record(job: Job, *, out: Path, progress: Callable[[Progress], None]) -> Path
     return out
 
 
-def _check_device(device: str | None) -> None:
+def check_device(device: str | None) -> None:
+    """Refuse what names no device.
+
+    Raises:
+        UsageError: it is neither the CPU nor a GPU by its number.
+    """
     if device is None:
         return
     kind, _, index = device.partition(":")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from decodeprof.cli.diagnose import DEFAULT_TIMEOUT_S
 from decodeprof.cli.options import (
@@ -157,6 +158,14 @@ def command(*, target: str | None, output: Output, **options: Any) -> None:
             "what is to be varied?", hint="decodeprof sweep --vary batch=1,2,4,8,16,32"
         )
     axis, values = vary_of(options["vary"])
+    live, _ = _questions(options)
+    if live and axis != "batch":
+        raise UsageError("`--live` is for a sweep over batch", why=f"this one is over {axis}")
+    if options["today"] not in (None, *values) and options["out"] is None:
+        raise UsageError(
+            f"`--today {options['today']}` is no point of the sweep",
+            why=f"its points are {', '.join(map(str, values))}",
+        )
     out = options["out"] or _new_directory(target, axis)
     try:
         if target is None or target == "toy":
@@ -174,6 +183,19 @@ def command(*, target: str | None, output: Output, **options: Any) -> None:
     say(f"to see this again: decodeprof sweep --show {shlex.quote(str(out))}")
 
 
+def _questions(options: dict[str, Any]) -> tuple[dict[int, int], list[list[int]]]:
+    """What is asked of batch sizes: refused where it makes no sense, before anything is run."""
+    from decodeprof.analysis.sweeps.padding import refuse
+
+    live = histogram_of(options["live"]) if options["live"] is not None else {}
+    plans = [buckets_of(text) for text in options["buckets"]]
+    if plans and not live:
+        raise UsageError("`--buckets` needs `--live`", why="a plan is weighed by what is live")
+    if live:
+        refuse(live, plans)
+    return live, plans
+
+
 def _new_directory(target: str | None, axis: str) -> Path:
     from decodeprof.capture import new_directory
     from decodeprof.cli.recorded import RUNS
@@ -185,8 +207,10 @@ def _new_directory(target: str | None, axis: str) -> Path:
 def _run_reference(
     target: str | None, axis: str, values: tuple[int, ...], out: Path, options: dict[str, Any]
 ) -> None:
+    from decodeprof.capture.supervise import check_device
     from decodeprof.cli.sweep_run import Wanted, run
 
+    check_device(options["device"])
     for name in ("args", "setup", "new_tokens"):
         if options[name]:
             option = {"args": "arg"}.get(name, name.replace("_", "-"))
@@ -212,6 +236,7 @@ def _run_target(
     from decodeprof.capture import Job
     from decodeprof.cli.sweep_target import TargetSweep, run
 
+    _refuse_reference_options()
     job = Job(
         target=target,
         args=list(options["args"]),
@@ -221,7 +246,20 @@ def _run_target(
         timeout_s=DEFAULT_TIMEOUT_S,
         budget_s=BUDGET_S,
     )
-    run(TargetSweep(job=job, axis=axis, values=values), out)
+    run(TargetSweep(job=job, axis=axis, values=values, seconds=options["seconds"]), out)
+
+
+def _refuse_reference_options() -> None:
+    """Options of the reference say nothing about a target: a silent one would mislead."""
+    context = click.get_current_context()
+    for name in ("shape", "layers", "model_width", "batch", "context", "fused"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = {"model_width": "width-of-model"}.get(name, name)
+            raise UsageError(
+                f"`--{option}` is for the reference decoder",
+                why="a target takes its own arguments",
+                hint="write `--arg NAME=VALUE`",
+            )
 
 
 def _tell(out: Path, output: Output, options: dict[str, Any], *, written: bool) -> None:
@@ -233,10 +271,7 @@ def _tell(out: Path, output: Output, options: dict[str, Any], *, written: bool) 
     from decodeprof.recording import write_json, write_whole
     from decodeprof.report.sweep import sweep_csv, sweep_view
 
-    live = histogram_of(options["live"]) if options["live"] else {}
-    plans = [buckets_of(text) for text in options["buckets"]]
-    if plans and not live:
-        raise UsageError("`--buckets` needs `--live`", why="a plan is weighed by what is live")
+    live, plans = _questions(options)
     sweep = judged(out, today=options["today"], live=live, plans=plans)
     if written:
         write_json(out / SWEEP_FILE, sweep)

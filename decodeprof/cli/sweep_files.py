@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from decodeprof.errors import InputError
+from decodeprof.errors import InputError, UsageError
 from decodeprof.model.sweep import Measured
 
 POINTS_FILE = "sweep.jsonl"
@@ -83,6 +83,22 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 def trace_file(directory: Path, axis: str, value: int) -> Path:
     """Where the trace of a point lies, if one was kept."""
     return directory / f"{axis}_{value}.json.gz"
+
+
+def refuse_other_files(out: Path) -> None:
+    """Refuse to begin a sweep in the place of something else.
+
+    Raises:
+        UsageError: `out` is a file, or a directory that is not empty.
+    """
+    if out.is_dir() and not any(out.iterdir()):
+        return
+    if out.exists() or out.is_symlink():
+        raise UsageError(
+            f"`{out}` exists and holds no sweep",
+            why="a sweep never writes among other files",
+            hint="name a new directory with `--out`, or leave `--out` away",
+        )
 
 
 def read(directory: Path) -> Stored:

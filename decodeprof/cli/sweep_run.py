@@ -6,17 +6,14 @@ import dataclasses
 import json
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
-
-import msgspec
+from typing import Any
 
 from decodeprof.cli.options import say
-from decodeprof.cli.progress import shown_progress
+from decodeprof.cli.progress import Shown, shown_progress
+from decodeprof.cli.sweep_child import COMMAND, Died, said
 from decodeprof.cli.sweep_files import (
     BATCH,
     CEILINGS_FILE,
@@ -24,14 +21,13 @@ from decodeprof.cli.sweep_files import (
     About,
     Message,
     Stored,
-    measured_points,
     read,
+    refuse_other_files,
     trace_file,
 )
 from decodeprof.errors import DecodeprofError, UsageError
 from decodeprof.recording import write_whole
 
-COMMAND = (sys.executable, "-P", "-m", "decodeprof.reference.sweep")
 CEILINGS_COMMAND = (sys.executable, "-P", "-m", "decodeprof.capture.measure_ceilings")
 CEILINGS_TIMEOUT_S = 180.0
 """They take some ten seconds, most of it starting torch and CUDA."""
@@ -69,28 +65,71 @@ def run(wanted: Wanted, out: Path, *, command: tuple[str, ...] = COMMAND) -> Non
     stored = _stored(out)
     if stored is not None:
         _refuse_another(stored.about, wanted, out)
-    done = {} if stored is None else stored.done()
+    with shown_progress() as show:
+        show(_Stage("start", "starting torch", None))
+        while not _ended_well(wanted, out, command, show):
+            pass
+    if read(out).about.device is not None and not (out / CEILINGS_FILE).exists():
+        _measure_ceilings(out)
+
+
+def _ended_well(wanted: Wanted, out: Path, command: tuple[str, ...], show: Shown) -> bool:
+    """Run a child for the points that are left; False: one of them ended it, and is left out.
+
+    Raises:
+        DecodeprofError: the child ended badly, and no point but the smallest is to blame.
+    """
+    stored = _stored(out)
+    done = stored.done() if stored is not None else {}
     job = {
         **dataclasses.asdict(wanted),
         "done": {v: sorted(k) for v, k in done.items()},
         "trace": _trace_to_write(wanted, out),
     }
-    with shown_progress() as show:
-        told = len(measured_points(stored)) if stored is not None else 0
-        show(_Stage("start", "starting torch", None))
-        for message in _said(job, command, out):
+    begun: int | None = None
+    kind = ""
+    told = len(stored.messages) if stored is not None else 0
+    try:
+        for message in said(job, command):
             if "refused" in message:
-                raise UsageError("there is no such sweep", why=str(message["refused"]))
+                raise _refusal(message)
             if "device" in message:
                 _refuse_other_device(stored, message, out)
                 if stored is None:
                     _append(out, {"spec": wanted.spec, **message})
-                continue
-            _append(out, message)
-            told += 1
-            show(_stage(wanted, message, told))
-    if read(out).about.device is not None and not (out / CEILINGS_FILE).exists():
-        _measure_ceilings(out)
+            elif "begin" in message:
+                begun = message["begin"]
+            else:
+                _append(out, message)
+                begun, kind = None, message["kind"]
+                told += 1
+                show(_stage(wanted, message, told))
+    except Died as died:
+        if begun is None and kind == "failed" and not died.by_request:
+            return False  # That point's failure left the device unusable for its process.
+        if begun is None or begun == min(wanted.spec["values"]) or died.by_request:
+            raise DecodeprofError(
+                "the sweep stopped before its end",
+                why=died.why,
+                hint=f"what was measured is kept; the same command with `--out {out}` goes on"
+                if (out / POINTS_FILE).exists()
+                else "",
+            ) from None
+        message = {"value": begun, "kind": "failed", "reason": f"its process died: {died.why}"}
+        _append(out, message)
+        show(_stage(wanted, message, told))
+        return False
+    return True
+
+
+def _refusal(message: Message) -> UsageError:
+    if "device" in message:
+        return UsageError(
+            f"there is no device `{message['device']}` here",
+            why=str(message["refused"]),
+            hint="`decodeprof doctor` says why; without `--device` the CPU is taken then",
+        )
+    return UsageError("there is no such sweep", why=str(message["refused"]))
 
 
 def _trace_to_write(wanted: Wanted, out: Path) -> str | None:
@@ -101,12 +140,8 @@ def _trace_to_write(wanted: Wanted, out: Path) -> str | None:
 
 def _stored(out: Path) -> Stored | None:
     path = out / POINTS_FILE
-    if out.is_dir() and any(out.iterdir()) and not path.is_file():
-        raise UsageError(
-            f"`{out}` exists and holds no sweep",
-            why="a sweep never writes among other files",
-            hint="name a new directory with `--out`, or leave `--out` away",
-        )
+    if not path.is_file():
+        refuse_other_files(out)
     if not path.is_file() or not path.stat().st_size:
         return None
     stored = read(out)
@@ -156,49 +191,6 @@ def _stage(wanted: Wanted, message: Message, told: int) -> _Stage:
         text = f"{text} left out: {message['reason']}"
     total = len(wanted.spec["values"]) * 2 + 1
     return _Stage(names[message["kind"]], text, min(1.0, told / total))
-
-
-def _said(job: Message, command: tuple[str, ...], out: Path) -> Iterator[Message]:
-    """Messages of the child as they come.
-
-    Raises:
-        DecodeprofError: it did not end well.
-    """
-    with tempfile.TemporaryFile() as errors, _child(command, errors) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        child.stdin.write(json.dumps(job).encode())
-        child.stdin.close()
-        for line in child.stdout:
-            try:
-                message = msgspec.json.decode(line, type=Message)
-            except msgspec.DecodeError:
-                continue  # torch or a compiler printed something
-            yield message
-        code = child.wait()
-        if code:
-            from decodeprof.cli.checks.torch import ending
-
-            errors.seek(0)
-            raise DecodeprofError(
-                "the sweep stopped before its end",
-                why=ending(code, errors.read()),
-                hint=f"what was measured is kept; the same command with `--out {out}` goes on",
-            )
-
-
-@contextmanager
-def _child(command: tuple[str, ...], errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
-    try:
-        yield child
-    finally:
-        if child.poll() is None:
-            child.kill()
-            child.wait()
-        for pipe in (child.stdin, child.stdout):
-            if pipe is not None:
-                pipe.close()
 
 
 def _measure_ceilings(out: Path, start: Callable[..., Any] = subprocess.run) -> None:

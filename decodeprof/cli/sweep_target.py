@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +15,7 @@ import msgspec
 from decodeprof.analysis.sweeps.floors import Machine
 from decodeprof.cli.options import say
 from decodeprof.cli.recorded import record_and_diagnose
-from decodeprof.cli.sweep_files import POINTS_FILE, About, read
+from decodeprof.cli.sweep_files import POINTS_FILE, About, read, refuse_other_files
 from decodeprof.errors import DecodeprofError, InputError, UsageError
 from decodeprof.model.diagnosis import Diagnosis
 from decodeprof.model.sweep import Measured
@@ -30,11 +33,13 @@ class TargetSweep:
         job: what all points share.
         axis: the argument that varies.
         values: that it takes.
+        seconds: no point is begun after so long; none: no limit.
     """
 
     job: Job
     axis: str
     values: tuple[int, ...]
+    seconds: float | None = None
 
 
 def run(sweep: TargetSweep, out: Path) -> None:
@@ -45,15 +50,12 @@ def run(sweep: TargetSweep, out: Path) -> None:
         DecodeprofError: the first point failed and is the smallest: so would the others.
     """
     path = out / POINTS_FILE
-    if path.is_file():
+    until = time.monotonic() + (sweep.seconds or math.inf)
+    created = not path.is_file()
+    if not created:
         _refuse_another(sweep, out)
-    elif out.is_dir() and any(out.iterdir()):
-        raise UsageError(
-            f"`{out}` exists and holds no sweep",
-            why="a sweep never writes among other files",
-            hint="name a new directory with `--out`, or leave `--out` away",
-        )
     else:
+        refuse_other_files(out)
         out.mkdir(parents=True, exist_ok=True)
         about = About(
             target=sweep.job.target,
@@ -67,18 +69,28 @@ def run(sweep: TargetSweep, out: Path) -> None:
         directory = out / f"{sweep.axis}_{value}"
         if value in done or (directory / DIAGNOSIS_FILE).is_file():
             continue
+        if time.monotonic() > until:
+            break
         say(f"{sweep.axis} {value} ({index + 1} of {len(sweep.values)})")
         try:
             _record(sweep, value, directory)
-        except UsageError:
-            raise
         except DecodeprofError as error:
-            if index == 0 and value == min(sweep.values):
+            wrong = isinstance(error, UsageError)
+            if wrong or (index == 0 and value == min(sweep.values)):
+                if created and index == 0:
+                    _forget(out)
                 raise
             say(f"{sweep.axis} {value} left out: {error.what}")
             reason = f"{error.what}: {error.why.splitlines()[-1]}" if error.why else error.what
             with path.open("a") as file:
                 file.write(json.dumps({"value": value, "kind": "failed", "reason": reason}) + "\n")
+
+
+def _forget(out: Path) -> None:
+    """Leave no sweep behind that holds nothing: the next one may be called otherwise."""
+    (out / POINTS_FILE).unlink()
+    with contextlib.suppress(OSError):
+        out.rmdir()  # What was recorded of the point that failed stays.
 
 
 def _record(sweep: TargetSweep, value: int, directory: Path) -> None:

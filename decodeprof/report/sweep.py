@@ -173,6 +173,7 @@ def _in_width(columns: list[Column], rows: list[Row], width: int) -> list[Table]
         for index, column in enumerate(columns)
     ]
     others = list(range(1, len(columns)))
+    groups = [[0]]
     for each in range(len(others), 0, -1):
         groups = [[0, *others[at : at + each]] for at in range(0, len(others), each)]
         if all(sum(needs[index] for index in group) <= width for group in groups):

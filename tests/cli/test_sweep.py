@@ -208,6 +208,63 @@ def test_a_child_that_crashes_leaves_what_it_said(tmp_path: Path, capsys: Captur
     assert capsys.readouterr().out.count("\n") == 2
 
 
+CHILD = """
+import json, os, sys
+done = json.load(sys.stdin)["done"]
+def say(message): print(json.dumps(message), flush=True)
+say({"device": None, "torch": "2", "dtype": "float32"})
+for value in (1, 2, 64):
+    if str(value) in done:
+        continue
+    say({"begin": value})
+    if value == 2:
+        ENDS
+    say({"value": value, "kind": "timed", "eager_ns": [value, value, value]})
+"""
+
+
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [
+        ("os.kill(os.getpid(), 9)", "its process died: it was killed by SIGKILL"),
+        # The point's error is told, and the device is lost behind it.
+        ('say({"value": 2, "kind": "failed", "reason": "illegal access"}); sys.exit(1)', "illegal"),
+    ],
+)
+def test_a_point_that_kills_its_process_ends_alone(
+    tmp_path: Path, capsys: Capture, ends: str, reason: str
+) -> None:
+    command = (sweep_run.sys.executable, "-c", CHILD.replace("ENDS", ends))
+    sweep_run.run(sweep_run.Wanted(spec=SPEC), tmp_path / "out", command=command)
+    assert run(group, ["sweep", "--show", str(tmp_path / "out"), "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(row["batch"], row["eager_ns"]) for row in rows] == [
+        ("1", "1"),
+        ("2", ""),
+        ("64", "64"),
+    ]
+    assert reason in rows[1]["failed"]
+
+
+@pytest.mark.parametrize("signal_number", [9, 15])
+def test_a_sweep_whose_smallest_point_kills_it_or_that_is_stopped_ends(
+    tmp_path: Path, signal_number: int
+) -> None:
+    killed = 1 if signal_number == 9 else 2
+    program = CHILD.replace("value == 2", f"value == {killed}")
+    program = program.replace("ENDS", f"os.kill(os.getpid(), {signal_number})")
+    command = (sweep_run.sys.executable, "-c", program)
+    with pytest.raises(sweep_run.DecodeprofError, match="stopped before its end"):
+        sweep_run.run(sweep_run.Wanted(spec=SPEC), tmp_path / "out", command=command)
+
+
+def test_where_every_point_failed_the_reasons_are_told(tmp_path: Path, capsys: Capture) -> None:
+    failed = [{"value": v, "kind": "failed", "reason": "out of memory"} for v in (1, 2, 64)]
+    out = write(tmp_path / "failed", ABOUT, *failed)
+    assert run(group, ["sweep", "--show", str(out)]) == 0
+    assert capsys.readouterr().out.count("left out: out of memory") == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -221,6 +278,18 @@ def test_a_child_that_crashes_leaves_what_it_said(tmp_path: Path, capsys: Captur
         (["--vary", "batch=1", "--csv", "--json"], "`--csv` does not go with `--json`"),
         (["--vary", "heads=1"], "`heads` is no axis of decode"),
         (["--vary", "batch=1", "--shape", "7b"], "there is no shape `7b`"),
+        (["--vary", "batch=99999999999999999999"], "is too large"),
+        (["--vary", "batch=1", "--device", "tpu"], "`tpu` is no device"),
+        (["--vary", "batch=1,2", "--today", "3"], "`--today 3` is no point"),
+        (["--vary", "batch=1", "--live", "1:x"], "is no histogram"),
+        (["--vary", "batch=1", "--live", ""], "is no histogram"),
+        (["--vary", "batch=1", "--live", "1:0"], "counts of at least 1"),
+        (["--vary", "batch=1", "--buckets", "1"], "`--buckets` needs `--live`"),
+        (["--vary", "batch=1", "--live", "9:1", "--buckets", "8"], "fits no bucket"),
+        (["--vary", "prompt=8", "--live", "1:1"], "`--live` is for a sweep over batch"),
+        (["s.py:f", "--vary", "n=1", "--fused"], "`--fused` is for the reference"),
+        (["s.py:f", "--vary", "n=1", "--width-of-model", "8"], "`--width-of-model` is for the"),
+        (["s.py:f", "--vary", "n=1"], "there is no file `s.py`"),
     ],
 )
 def test_what_was_asked_wrongly_is_said(
@@ -230,7 +299,18 @@ def test_what_was_asked_wrongly_is_said(
     monkeypatch.chdir(tmp_path)
     assert run(group, ["sweep", *arguments]) == 2
     assert problem in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("target", ["toy", "s.py:f"])
+def test_a_file_in_its_place_is_not_written_over(
+    tmp_path: Path, capsys: Capture, target: str
+) -> None:
+    (tmp_path / "out").write_text("mine")
+    arguments = ["sweep", target, "--vary", "batch=1", "--out", str(tmp_path / "out")]
+    assert run(group, arguments) == 2
+    assert "exists and holds no sweep" in capsys.readouterr().err
+    assert (tmp_path / "out").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

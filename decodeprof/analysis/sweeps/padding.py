@@ -90,10 +90,7 @@ def plans(
         UsageError: a plan of the user's has no bucket for the largest live batch, or nothing or
             too much is live.
     """
-    if not live or min(live) < 1 or min(live.values()) < 1:
-        raise UsageError("a histogram of live batches needs sizes and counts of at least 1")
-    if len(live) > MOST_SIZES:
-        raise UsageError(f"{len(live)} batch sizes are too many", why=f"at most {MOST_SIZES}")
+    refuse(live, asked)
     largest = max(live)
     powers = [2**power for power in range(largest.bit_length() + 1) if 2**power < 2 * largest]
     eights = [1, 2, 4, *range(8, largest + 8, 8)]
@@ -106,6 +103,20 @@ def plans(
                 best = cheapest(live, times, count)
                 found.append(weigh(f"cheapest of {count}", best, live, times))
     return found
+
+
+def refuse(live: Mapping[int, int], asked: Sequence[Sequence[int]]) -> None:
+    """Refuse what `plans` refuses, before anything is measured.
+
+    Raises:
+        UsageError: as `plans`.
+    """
+    if not live or min(live) < 1 or min(live.values()) < 1:
+        raise UsageError("a histogram of live batches needs sizes and counts of at least 1")
+    if len(live) > MOST_SIZES:
+        raise UsageError(f"{len(live)} batch sizes are too many", why=f"at most {MOST_SIZES}")
+    for buckets in asked:
+        _refuse(sorted(buckets), live)
 
 
 def cheapest(live: Mapping[int, int], times: Times, count: int) -> list[int]:

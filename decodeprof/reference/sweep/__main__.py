@@ -2,7 +2,8 @@
 
 A JSON object on stdin: ``{"spec": …, "done": {value: [kind, …]}, "seconds", "trace", "device"}``.
 One JSON object a line goes to stdout: ``{"device", "torch", "dtype"}`` first, and then the
-messages of `points.measure`; or ``{"refused": reason}`` where there is no such sweep.
+messages of `points.measure`, with ``{"begin": value}`` before each; or ``{"refused": reason}``
+where there is no such sweep, and ``{"refused", "device"}`` where there is no such device.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ def main() -> None:
         _say({"refused": str(error)})
         return
     wanted = job.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        built = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
+        reason = f"torch sees no such GPU; torch {torch.__version__} is built {built}"
+        _say({"refused": reason, "device": wanted})
+        return
     device = torch.device(wanted)
     _say(device_about(device))
     trace = job.get("trace")
@@ -34,7 +40,9 @@ def main() -> None:
         seconds=job.get("seconds") or float("inf"), trace=Path(trace) if trace else None
     )
     done = {int(value): set(kinds) for value, kinds in job.get("done", {}).items()}
-    for message in measure(spec, done, device=device, limits=limits):
+    for message in measure(
+        spec, done, device=device, limits=limits, begin=lambda value: _say({"begin": value})
+    ):
         _say(message)
 
 

@@ -12,7 +12,7 @@ import gc
 import gzip
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,12 @@ def device_about(device: torch.device) -> Message:
 
 
 def measure(
-    spec: SweepSpec, done: Mapping[int, set[str]], *, device: torch.device, limits: Limits
+    spec: SweepSpec,
+    done: Mapping[int, set[str]],
+    *,
+    device: torch.device,
+    limits: Limits,
+    begin: Callable[[int], None] | None = None,
 ) -> Iterator[Message]:
     """Measure the points that are missing, saying each as soon as it is known.
 
@@ -68,10 +73,14 @@ def measure(
         done: by value, the kinds of message that an earlier run has said of it.
         device: where to run; without CUDA there are no graphs and nothing to count.
         limits: when to stop, and what else to keep.
+        begin: told of each point before it is measured: the process may not outlive it.
 
     Yields:
         ``{"value", "kind", …}``: a `TIMED` and, with CUDA, a `COUNTED` message for each point, or
         one `FAILED` with its reason, which ends that point alone; `AGAIN` for the first point.
+
+    Raises:
+        RuntimeError: a point's failure left the device unusable for this process.
     """
     until = time.monotonic() + limits.seconds
     timed_until = time.monotonic() + TIMING_SHARE * limits.seconds
@@ -84,6 +93,8 @@ def measure(
         return [value for value in spec.values if value not in known | failed]
 
     def told(kind: str, value: int, make: Callable[[Subject], Message]) -> Message:
+        if begin is not None:
+            begin(value)
         message = _attempt(builder, spec.at(value), make)
         if "reason" in message:
             failed.add(value)
@@ -92,6 +103,7 @@ def measure(
 
     for value in left(TIMED):
         if time.monotonic() < timed_until:
+            _refuse_a_lost_device(device)
             yield told(TIMED, value, lambda subject: _timed(subject, on_device=on_device))
     first = min(spec.values)
     if len(spec.values) > 1 and first in left(AGAIN) and time.monotonic() < until:
@@ -100,6 +112,7 @@ def measure(
         return
     for value in left(COUNTED):
         if time.monotonic() < until:
+            _refuse_a_lost_device(device)
             yield told(COUNTED, value, _counted)
         if value == first and limits.trace is not None and value not in failed:
             _write_trace(spec, limits.trace, device)
@@ -128,6 +141,12 @@ def record(
         return {"trace": trace(run, steps, phase=phase)}
 
     return _attempt(Builder(device), spec.at(value), make)
+
+
+def _refuse_a_lost_device(device: torch.device) -> None:
+    """After some errors no call of CUDA works any more: the points left are not to blame."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def _write_trace(spec: SweepSpec, path: Path, device: torch.device) -> None:
@@ -187,11 +206,14 @@ def _attempt(builder: Builder, point: SweepSpec, make: Callable[[Subject], Messa
         return make(builder.build(point))
     except torch.OutOfMemoryError as error:
         reason = f"out of memory: {str(error).splitlines()[0]}"
+    except MemoryError:
+        reason = "out of memory: the host has no more"
     except (RuntimeError, ValueError) as error:  # CUDA's errors are RuntimeErrors.
         reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     finally:
         # What a failed point held must not make the next one fail.
         gc.collect()
         if builder.device.type == "cuda":
-            torch.cuda.empty_cache()
+            with suppress(RuntimeError):  # Of a device that is lost; the next point says so.
+                torch.cuda.empty_cache()
     return {"reason": reason}

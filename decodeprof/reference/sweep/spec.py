@@ -17,6 +17,8 @@ PHASES = {
     "toy": TOY_AXES,
 }
 """What is run, and the axes along which it can be swept."""
+LARGEST_VALUE = 2**31 - 1
+"""Kernels count rows and tokens in 32 bits."""
 TOY_LAYERS, TOY_WIDTH = 32, 1024
 """32 × (matmul, SiLU, add) of 1024²: 96 kernels, small enough to see each."""
 
@@ -58,6 +60,8 @@ class SweepSpec:
             raise ValueError(f"there is no shape `{self.shape}`: it is one of {_list(SHAPES)}")
         if not self.values or min(self.values) < 1:
             raise ValueError("a sweep needs values, each of at least 1")
+        if max(self.values) > LARGEST_VALUE:
+            raise ValueError(f"{max(self.values)} is too large: at most {LARGEST_VALUE}")
         if len(set(self.values)) < len(self.values):
             raise ValueError("a value of the sweep stands there twice")
 

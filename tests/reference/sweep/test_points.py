@@ -93,7 +93,8 @@ def test_as_a_process_it_says_the_same() -> None:
     )
     about, *said = [json.loads(line) for line in done.stdout.splitlines()]
     assert about == {"device": None, "torch": torch.__version__, "dtype": "float32"}
-    assert kinds(said) == [(2, TIMED)]
+    assert said[0] == {"begin": 2}
+    assert kinds(said[1:]) == [(2, TIMED)]
 
 
 @pytest.mark.cuda
