@@ -165,6 +165,13 @@ def _value_tensor(place: int, name: str) -> Rule:
     return rule
 
 
+def _ends(args: Sequence[Any], kwargs: dict[str, Any], device_of: DeviceOf) -> Wait | None:
+    """Each end that is given as a tensor of the device is read by the host."""
+    ends = [_argument(args, kwargs, place, name) for place, name in enumerate(("start", "end"))]
+    count = sum(isinstance(each, Tensor) and device_of(each).type != "cpu" for each in ends)
+    return Wait(READS_VALUE, count) if count else None
+
+
 def _histc(args: Sequence[Any], kwargs: dict[str, Any], _device_of: DeviceOf) -> Wait | None:
     low = _argument(args, kwargs, 2, "min") or 0
     high = _argument(args, kwargs, 3, "max") or 0
@@ -204,8 +211,8 @@ _INSIDE: dict[str, Rule] = {
     "masked_fill_": _value_tensor(2, "value"),
     "index_fill": _value_tensor(3, "value"),
     "index_fill_": _value_tensor(3, "value"),
-    "linspace": _value_tensor(0, "start"),
-    "logspace": _value_tensor(0, "start"),
+    "linspace": _ends,
+    "logspace": _ends,
     "repeat_interleave": _repeat,
     "bincount": _inside(2),
     "unique_dim": _inside(3),

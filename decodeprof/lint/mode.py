@@ -15,14 +15,17 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from decodeprof.capture.composite import made_of_others, take_apart
 from decodeprof.capture.op_record import OpRecorder, operator_name, tensors_in
-from decodeprof.capture.waiting import Rule, Wait, rule_of
+from decodeprof.capture.waiting import READS_VALUE, Rule, Wait, rule_of
 from decodeprof.lint.whereabouts import (
     HOST,
     device_of,
+    follows,
+    let_follow,
     pin,
     pinned,
     pretended_device,
@@ -88,6 +91,8 @@ class _OfThread(threading.local):
 
     moving: tuple[torch.device, bool] | None = None
     quiet: int = 0
+    stated: int = 0
+    """Inside a call of Python's that makes a tensor: the device is the one that it states."""
 
 
 class PretendMode(TorchDispatchMode):
@@ -111,6 +116,8 @@ class PretendMode(TorchDispatchMode):
         self.on_mixed: Callable[[str, torch.device], None] | None = None
         """Told of an operation that a GPU would refuse, as a tensor of it is still on the host."""
         self._of_thread = _OfThread()
+        self._some_follow = False
+        """A tensor was made of which it was open where it lives."""
         self._traits: dict[Any, Traits] = {}
 
     @contextlib.contextmanager
@@ -121,6 +128,15 @@ class PretendMode(TorchDispatchMode):
             yield
         finally:
             self._of_thread.moving = None
+
+    @contextlib.contextmanager
+    def stated(self) -> Iterator[None]:
+        """What is made by this thread meanwhile is where Python says."""
+        self._of_thread.stated += 1
+        try:
+            yield
+        finally:
+            self._of_thread.stated -= 1
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
@@ -166,6 +182,8 @@ class PretendMode(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
         traits = self._traits.get(func) or self._learn(func)
         kwargs = {} if kwargs is None else kwargs
+        if isinstance(func, HigherOrderOperator):
+            args = self._watched(traits.name, args)
         if traits.composite:
             with self:
                 return take_apart(func, args, kwargs)
@@ -182,10 +200,46 @@ class PretendMode(TorchDispatchMode):
                 target, kwargs["non_blocking"] = self._of_thread.moving
                 self._of_thread.moving = None
                 moved = True
+        known = device or target
+        open_yet = known is None and self._is_made_inside(args, kwargs, pin_it=pin_it)
         out = self._run(func, traits, args, kwargs, device, target, moved=moved)
         if pin_it:
             pin(out)
+        if open_yet:
+            self._let_follow(out)
         return out
+
+    def _is_made_inside(self, args: Any, kwargs: dict[str, Any], *, pin_it: bool) -> bool:
+        """Whether torch's own code makes a tensor here, where its arguments really are."""
+        asked = kwargs.get("device")
+        if asked is None or asked.type != "cpu" or self._of_thread.stated or pin_it:
+            return False
+        return next(tensors_in([args, list(kwargs.values())]), None) is None
+
+    def _let_follow(self, out: Any) -> None:
+        for tensor in tensors_in(out):
+            let_follow(tensor)
+        self._some_follow = True
+
+    def _watched(self, name: str, args: Any) -> Any:
+        """The arguments of a higher-order operator: its functions run in this mode as well."""
+        if name == "cond" and args and _is_on_device(args[0]):
+            self.waited("torch.cond", Wait(READS_VALUE))
+
+        def watched(function: Any, *, asks: bool) -> Any:
+            def call(*given: Any, **named: Any) -> Any:
+                with self:
+                    out = function(*given, **named)
+                    if asks and _is_on_device(out):
+                        self.waited("torch.while_loop", Wait(READS_VALUE))
+                return out
+
+            return call
+
+        return tuple(
+            watched(each, asks=name == "while_loop" and index == 0) if callable(each) else each
+            for index, each in enumerate(args)
+        )
 
     def _target(
         self, kwargs: dict[str, Any], device: torch.device | None
@@ -213,6 +267,14 @@ class PretendMode(TorchDispatchMode):
     ) -> Any:
         crosses = device is not None or moved
         wait = None
+        follow = False
+        if self._some_follow:
+            given = list(tensors_in([args, list(kwargs.values())]))
+            if device is not None:
+                for tensor in filter(follows, given):
+                    put(tensor, device)
+            else:
+                follow = not moved and bool(given) and all(map(follows, given))
         if crosses and traits.rule is not None and not self._of_thread.quiet:
             known = kwargs | {"device": target} if moved else kwargs
             wait = traits.rule(args, known, device_of)
@@ -228,6 +290,8 @@ class PretendMode(TorchDispatchMode):
         self.ran_on_device += crosses or target is not None
         if target is not None and target.type == "cuda":
             self._settle(traits, out, target)
+        elif follow and not traits.aliases:
+            self._let_follow(out)
         if self.tape is not None and (crosses or target is not None):
             self.tape.after(func, args, kwargs, out)
         if self.recorder is not None and self.recorder.recording:
@@ -279,6 +343,10 @@ class PretendMode(TorchDispatchMode):
             bytes=source.numel() * source.element_size(),
         )
         self.sink.copied(name, copy)
+
+
+def _is_on_device(value: Any) -> bool:
+    return isinstance(value, Tensor) and pretended_device(value) is not None
 
 
 def _is_array_of_host(value: Any) -> bool:

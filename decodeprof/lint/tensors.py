@@ -13,7 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import _get_current_function_mode_stack
+from torch.storage import _StorageBase
+from torch.utils import _device as default_devices
 from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import _disable_current_modes
 
 from decodeprof.capture.op_record import tensors_in
 from decodeprof.capture.waiting import FROM_HOST, READS_VALUE, TO_HOST, Wait
@@ -26,7 +29,9 @@ from decodeprof.lint.whereabouts import (
     pinned,
     pretended_device,
     put,
+    put_storage,
     resolved,
+    storage_device,
 )
 
 # On a CPU these look at their values, which they leave to the kernel on a GPU.
@@ -40,6 +45,7 @@ def patch_tensors(patches: Patches, mode: PretendMode) -> None:
     _patch_reads(patches, mode)
     _patch_makers(patches, mode)
     _patch_checks(patches, mode)
+    _patch_storages(patches)
 
 
 def _patch_answers(patches: Patches) -> None:
@@ -216,9 +222,23 @@ def _patch_makers(patches: Patches, mode: PretendMode) -> None:
         out = real_new(this, data, dtype=dtype or this.dtype, device=HOST, **rest)
         return place(out, data, where, "Tensor.new_tensor")
 
+    for name in sorted(each.__name__ for each in default_devices._device_constructors()):
+        if hasattr(torch, name) and name not in ("tensor", "as_tensor"):
+            patches.set(torch, name, _stating(getattr(torch, name), mode))
     patches.set(torch, "tensor", functools.wraps(real_tensor)(tensor))
     patches.set(torch, "as_tensor", functools.wraps(torch.as_tensor)(as_tensor))
     patches.set(Tensor, "new_tensor", new_tensor)
+
+
+def _stating(real: Any, mode: PretendMode) -> Any:
+    """A function that makes tensors: where it is asked for none, they are on the host."""
+
+    @functools.wraps(real)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        with mode.stated():
+            return real(*args, **kwargs)
+
+    return make
 
 
 def _asked_device(device: Any, data: Any) -> torch.device:
@@ -256,3 +276,19 @@ def _unchecked(real: Any, mode: PretendMode) -> Any:
             return real(*args, **kwargs)
 
     return call
+
+
+def _patch_storages(patches: Patches) -> None:
+    """Copies of whole storages, which `copy.deepcopy` makes."""
+    real_clone: Any = _StorageBase.clone
+
+    def clone(storage: Any) -> Any:
+        device = storage_device(storage)
+        if device is None:
+            return real_clone(storage)
+        with _disable_current_modes():
+            out = real_clone(storage)
+        put_storage(out, device)
+        return out
+
+    patches.set(_StorageBase, "clone", clone)

@@ -14,6 +14,7 @@ from torch import Tensor
 HOST = torch.device("cpu")
 _DEVICE = "decodeprof_device"
 _PINNED = "decodeprof_pinned"
+_FOLLOWS = "decodeprof_follows"
 _real_device: Any = torch._C.TensorBase.device
 
 
@@ -40,9 +41,23 @@ def pretended_device(tensor: Tensor) -> torch.device | None:
     return _notes(tensor).get(_DEVICE)
 
 
+def let_follow(tensor: Tensor) -> None:
+    """A tensor that torch's own code made: it is where the first one is that it is used with.
+
+    On a GPU that code would have asked for the device of its arguments, which it sees as they are.
+    """
+    _notes(tensor)[_FOLLOWS] = True
+
+
+def follows(tensor: Tensor) -> bool:
+    """Whether it is still open where a tensor lives."""
+    return _FOLLOWS in _notes(tensor)
+
+
 def put(tensor: Tensor, device: torch.device) -> None:
     """From now on a tensor's storage lives there; the host is no place to pretend."""
     notes = _notes(tensor)
+    notes.pop(_FOLLOWS, None)
     if device.type == "cuda":
         notes[_DEVICE] = device
     else:
@@ -52,6 +67,11 @@ def put(tensor: Tensor, device: torch.device) -> None:
 def put_storage(storage: torch.UntypedStorage, device: torch.device) -> None:
     """From now on a storage lives on this GPU."""
     storage.__dict__[_DEVICE] = device
+
+
+def storage_device(storage: torch.UntypedStorage) -> torch.device | None:
+    """The GPU that a storage pretends to live on; None: it is on the host."""
+    return storage.__dict__.get(_DEVICE)
 
 
 def pin(tensor: Tensor) -> None:

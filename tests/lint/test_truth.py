@@ -1,5 +1,6 @@
 """Prediction against what a GPU did, operation by operation."""
 
+import copy
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -102,6 +103,10 @@ def test_operations_agree_with_the_gpu(under: Callable[[], AbstractContextManage
         ("torch.nn.Linear(64, 64, device=dev)(x)", 0),
         ("torch.nn.Linear(64, 64).to(dev)(x)", 2),
         ("x.repeat_interleave(two, 0)", 2),
+        ("torch.linspace(0, one, 5, device=dev)", 1),
+        ("torch.linspace(one, one, 5, device=dev)", 2),
+        ("torch.cond(one > 0, lambda y: y + 1, lambda y: y - 1, (x,))", 1),
+        ("torch.cond(one > 0, lambda y: y * int(y[0, 0]), lambda y: y - 1, (x,))", 2),
         ("torch.linalg.cholesky(x @ x.T + 64 * torch.eye(64, device=dev))", 1),
         ("torch.cuda.current_stream().synchronize()", 1),
         ("h.sum().item()", 0),
@@ -110,6 +115,47 @@ def test_operations_agree_with_the_gpu(under: Callable[[], AbstractContextManage
 )
 def test_the_rule_holds_for_other_operations(code: str, waits: int) -> None:
     assert predicted(code) == waits
+
+
+# Inside of these torch makes a tensor where its arguments really are.
+@pytest.mark.parametrize(
+    "code",
+    [
+        "F.one_hot(i, 8)",
+        "torch.nn.utils.rnn.pad_sequence([x[0], x[1, :5]])",
+        "torch.vander(x[0, :4])",
+        "torch.ops.aten._scaled_dot_product_attention_math(x, x, x, None, 0.0, True)[0]",
+        "torch.quantile(x, 0.5)",
+        "copy.deepcopy(x)",
+        "copy.deepcopy(torch.nn.Linear(2, 2, device=dev)).weight",
+    ],
+)
+@pytest.mark.parametrize("under", [torch.no_grad, torch.inference_mode])
+def test_what_torch_makes_inside_is_on_the_device(
+    code: str, under: Callable[[], AbstractContextManager[Any]]
+) -> None:
+    sink = Counting()
+    refused: list[str] = []
+    with pretended(sink) as mode, under():
+        given = {**names(), "copy": copy}
+        sink.waits = 0
+        mode.on_mixed = lambda op, _device: refused.append(op)
+        made = eval(code, given)
+        assert made.is_cuda
+        assert (made + given["one"]).is_cuda
+    assert (sink.waits, refused) == (0, [])
+
+
+@pytest.mark.parametrize("code", ["torch.ones(64)", "torch.arange(64)", "torch.tensor([1.0] * 64)"])
+def test_what_the_program_makes_stays_on_the_host(code: str) -> None:
+    refused: list[str] = []
+    with pretended(Counting()) as mode:
+        given = names()
+        mode.on_mixed = lambda op, _device: refused.append(op)
+        made = eval(code, given) * 1
+        assert not made.is_cuda
+        given["x"] + made
+    assert refused == ["aten::add"]
 
 
 def test_a_sync_is_named_by_its_line() -> None:
