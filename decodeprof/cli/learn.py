@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from decodeprof.cli.options import debug_option, say
+from decodeprof.cli.options import NewPath, debug_option, say
 from decodeprof.errors import UsageError
 
 PAGE = Path("decodeprof-learn.html")
@@ -24,7 +24,7 @@ Examples:
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NewPath(),
     default=PAGE,
     show_default=True,
     metavar="FILE",
@@ -45,7 +45,7 @@ def command(*, out: Path, wanted: bool, force: bool) -> None:
     from decodeprof.teach.curves import packaged_curves
     from decodeprof.teach.page import MARK, learn_page
 
-    if out.exists() and not force and not _begins(out, MARK.encode()):
+    if out.is_file() and not force and not _begins(out, MARK.encode()):
         raise UsageError(
             f"`{out}` exists and was not written by `decodeprof learn`",
             hint="`--force` replaces it",
@@ -57,5 +57,8 @@ def command(*, out: Path, wanted: bool, force: bool) -> None:
 
 
 def _begins(path: Path, start: bytes) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(start)) == start
+    try:
+        with path.open("rb") as file:
+            return file.read(len(start)) == start
+    except OSError:
+        return False  # What cannot be read is taken for somebody's.

@@ -83,10 +83,13 @@ def _kernel(settings: Settings, part: dict[str, Any]) -> Kernel:
     size, width, rows = fixed["bytes_per_number"], settings.width, settings.batch
     query, keys = width * proportions["query"], width * proportions["keys"]
     cache = rows * settings.context * keys * size
+    elements = 0
     if part["kind"] == "small":
         moved, flops = 3 * rows * width * size, 0
     elif part["kind"] == "repeat":
-        # The keys (or values) of a group are read once and written for every query head.
+        # The keys (or values) of a group are read once and written for every query head. An address
+        # has to be computed for each element that is written: it takes longer than the bytes do.
+        elements = rows * settings.context * query
         moved, flops = cache + cache * query / keys, 0
     elif part["kind"] == "attention":
         moved = 2 * cache * (query / keys if part["repeated"] else 1)
@@ -102,7 +105,11 @@ def _kernel(settings: Settings, part: dict[str, Any]) -> Kernel:
         }[part["shape"]]
         moved = (width * outputs + rows * (width + outputs)) * size
         flops = 2 * rows * width * outputs
-    needed = max(moved / settings.bandwidth_gb_s, flops / fixed["peak_flops_per_ns"])
+    needed = max(
+        moved / settings.bandwidth_gb_s,
+        flops / fixed["peak_flops_per_ns"],
+        elements / fixed["expanded_elements_per_ns"],
+    )
     return Kernel(
         kind=part["kind"],
         bytes=int(moved),

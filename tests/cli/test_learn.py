@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,20 @@ def test_another_file_is_kept_unless_forced(
     assert "--force" in capsys.readouterr().err
     assert run(group, ["learn", "--out", str(path), "--force"]) == 0
     assert path.read_text().startswith(MARK)
+
+
+def test_what_is_no_file_is_neither_read_nor_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert run(group, ["learn", "--out", str(pipe)]) == 1
+    assert "it is no ordinary file" in capsys.readouterr().err
+    assert pipe.is_fifo()
+    assert run(group, ["learn", "--out", str(tmp_path)]) == 1
+    assert "cannot write" in capsys.readouterr().err
+    assert run(group, ["learn", "--out", ""]) == 2
+    assert "it is empty" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_there_is_no_traceback(

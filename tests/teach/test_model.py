@@ -127,8 +127,8 @@ def test_the_page_says_how_far_the_model_is_from_what_was_measured() -> None:
         settings = Settings(batch=point.batch, graph=True)
         assert point.graph_ns is not None
         ratios[point.batch] = replay(program(settings)).step_ns / point.graph_ns
-    assert all(abs(ratio - 1) < 0.08 for batch, ratio in ratios.items() if batch <= 16)
-    assert ratios[1024] == pytest.approx(0.5, abs=0.05)
+    assert all(abs(ratio - 1) < 0.12 for batch, ratio in ratios.items() if batch <= 64)
+    assert ratios[1024] == pytest.approx(1.24, abs=0.01)
     page = " ".join(learn_page(packaged_curves()).split())
-    assert "within 8 % of the measured one up to batch 16" in page
-    assert "at batch 1,024 it takes half the measured time" in page
+    assert "within 12 % of the measured one up to batch 64" in page
+    assert "and 24 % above it at batch 1,024" in page

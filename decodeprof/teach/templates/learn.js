@@ -37,6 +37,7 @@
     return `${value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2)}\u00a0${unit}`;
   }
   const count = (value) => value.toLocaleString("en-US");
+  const several = (value, one, more) => `${count(value)} ${value === 1 ? one : more}`;
   const share = (value) => `${value >= 0.1 ? (100 * value).toFixed(0) : (100 * value).toFixed(1)}\u00a0%`;
   const clean = (settings) => { const { shown, ...rest } = settings; return rest; };
 
@@ -141,9 +142,9 @@
     const kernels = inside(device);
     let longest = 0;
     for (let i = 1; i < kernels.length; i++) longest = Math.max(longest, kernels[i].from - kernels[i - 1].to);
-    return `In the first ${time(end)} the host makes ${count(launches)} launches` +
+    return `In the first ${time(end)} the host makes ${several(launches, "launch", "launches")}` +
       (waits > 0 ? ` and waits for ${time(waits)}` : "") +
-      `. The device runs ${count(kernels.length)} kernels and is busy for ${share(spent(device) / end)} of the time; ` +
+      `. The device runs ${several(kernels.length, "kernel", "kernels")} and is busy for ${share(spent(device) / end)} of the time; ` +
       `its longest pause between two of them is ${time(longest)}.`;
   }
 

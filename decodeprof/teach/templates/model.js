@@ -9,10 +9,12 @@ const Model = (() => {
     const size = constants.bytes_per_number, width = settings.width, rows = settings.batch;
     const query = width * q, keys = width * k;
     const cache = rows * settings.context * keys * size;
-    let moved, flops = 0;
+    let moved, flops = 0, elements = 0;
     if (part.kind === "small") {
       moved = 3 * rows * width * size;
     } else if (part.kind === "repeat") {
+      // An address has to be computed for each element that is written: it takes longer than they do.
+      elements = rows * settings.context * query;
       moved = cache + cache * query / keys;
     } else if (part.kind === "attention") {
       moved = 2 * cache * (part.repeated ? query / keys : 1);
@@ -25,7 +27,8 @@ const Model = (() => {
       moved = (width * outputs + rows * (width + outputs)) * size;
       flops = 2 * rows * width * outputs;
     }
-    const needed = Math.max(moved / settings.bandwidth_gb_s, flops / constants.peak_flops_per_ns);
+    const needed = Math.max(moved / settings.bandwidth_gb_s, flops / constants.peak_flops_per_ns,
+      elements / constants.expanded_elements_per_ns);
     const ns = Math.floor(constants.smallest_kernel_ns + needed + 0.5);
     return { kind: part.kind, bytes: Math.floor(moved), flops: Math.floor(flops), ns };
   }
