@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
@@ -59,6 +60,17 @@ class Surroundings:
     """Bytes after the events that could not be read."""
     total_bytes: int = 0
     """Bytes read, unpacked."""
+
+
+class BlockReader(Protocol):
+    """Reads blocks of a layout that it knows, faster than they can be parsed."""
+
+    separator: bytes
+    """What lies between the events of that layout."""
+
+    def take(self, block: memoryview, /) -> bool:
+        """Take the events of a block, which a separator ends; False: it has to be parsed."""
+        ...
 
 
 class Buffer:
@@ -108,15 +120,20 @@ class Buffer:
 
 
 def read_blocks(
-    source: Source, surroundings: Surroundings, *, block_bytes: int = BLOCK_BYTES
+    source: Source,
+    surroundings: Surroundings,
+    *,
+    reader: BlockReader | None = None,
+    block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[list[kineto.Event]]:
-    """Read a file's events, block by block.
+    """Read a file's events, block by block, but those of the blocks that `reader` takes.
 
     The raw texts in a list are good until the next one is asked for.
 
     Args:
         source: the file's bytes.
         surroundings: filled with what lies around the events, and with what was lost.
+        reader: is asked first; None: every block is parsed.
         block_bytes: how much to read at once.
 
     Raises:
@@ -126,7 +143,7 @@ def read_blocks(
     try:
         head = find_events(buffer)
         separator = learn(buffer, surroundings.losses)
-        yield from whole_blocks(buffer, separator, surroundings.losses)
+        yield from whole_blocks(buffer, separator, surroundings.losses, reader)
         yield from last_block(buffer, separator, head, surroundings)
     finally:
         surroundings.total_bytes = buffer.total_bytes
@@ -168,15 +185,21 @@ def learn(buffer: Buffer, losses: Losses) -> Separator:
 
 
 def whole_blocks(
-    buffer: Buffer, separator: Separator, losses: Losses
+    buffer: Buffer, separator: Separator, losses: Losses, reader: BlockReader | None
 ) -> Iterator[list[kineto.Event]]:
     """The events of all blocks but the last, which the file's end makes special."""
+    if reader is not None and reader.separator != separator.text:
+        reader = None
     while not buffer.ended:
         cut = buffer.data.rfind(separator.text, buffer.start, buffer.stop)
         if cut < 0:
             buffer.grow()
             continue
         end, next_at = cut + 1, cut + separator.next_at
+        if reader is not None and _taken(reader, buffer, cut + len(separator.text)):
+            buffer.start = next_at
+            buffer.fill()
+            continue
         events = decode(buffer, end)
         if events is None:
             # There is damage, or something in an event's arguments looks like the separator.
@@ -198,6 +221,11 @@ def whole_blocks(
         del events
         buffer.start = next_at
         buffer.fill()
+
+
+def _taken(reader: BlockReader, buffer: Buffer, end: int) -> bool:
+    with memoryview(buffer.data) as view, view[buffer.start : end] as block:
+        return reader.take(block)
 
 
 def _last_boundary(buffer: Buffer) -> tuple[int, int] | None:

@@ -14,6 +14,7 @@ from decodeprof.model.trace import I64, Bool, Table
 T = TypeVar("T", bound=Table)
 K = TypeVar("K")
 V = TypeVar("V")
+_FIRST_ROWS = 1024
 
 
 class Names:
@@ -114,4 +115,31 @@ class Columns(Generic[T]):
 
 
 def _joined(chunks: list[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if len(chunks) == 1:
+        return np.ascontiguousarray(chunks[0])
     return np.concatenate(chunks) if chunks else np.empty(0, dtype)
+
+
+class Grown:
+    """A column that grows at its end, and that rows can be taken from at any time."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self._array: NDArray[Any] = np.empty(_FIRST_ROWS, dtype)
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def extend(self, values: NDArray[Any]) -> None:
+        """Append values."""
+        needed = self._size + len(values)
+        if needed > len(self._array):
+            larger = np.empty(max(2 * len(self._array), needed), self._array.dtype)
+            larger[: self._size] = self._array[: self._size]
+            self._array = larger
+        self._array[self._size : needed] = values
+        self._size = needed
+
+    def rows(self, rows: I64) -> NDArray[Any]:
+        """The values of some rows."""
+        return self._array[rows]

@@ -6,6 +6,7 @@ what cannot be placed is counted, by its reason.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -41,13 +42,12 @@ _KINDS = {
     "memset": ActivityKind.SET,
 }
 # 36 years: beyond what any profiler records, and differences of such times fit int64.
-_IMPOSSIBLE_NS = 2**60
+IMPOSSIBLE_NS = 2**60
 # A process id in a device's place (old files) is no device index.
 _MOST_DEVICES = 1024
 _LARGEST_PRODUCT = 2**62
 # A byte that valid JSON cannot hold.
 _BETWEEN = b"\0"
-_NO_ARGS = kineto.Args()
 _LIST = msgspec.json.Decoder(list[kineto.Number])
 
 
@@ -82,12 +82,18 @@ class Rows:
                 continue
             category = event.cat
             if category not in appends:
-                table = _TABLES.get(category.lower(), "")
+                table = table_of(category)
                 appends[category] = groups.setdefault(table, []).append
             appends[category](event)
         for table, group in groups.items():
             if table:
                 _add_group(self, table, group)
+
+    def like(self) -> Rows:
+        """Rows of their own with the same names, threads and arguments, by the same indices."""
+        rows = copy.copy(self)
+        rows.__dict__.update({name: Columns(old.table) for name, old in self.tables().items()})
+        return rows
 
     def any(self) -> bool:
         """Whether anything was found that a profiler records."""
@@ -132,6 +138,11 @@ class Rows:
         return np.array(pairs, np.int64).reshape(-1, 2).T
 
 
+def table_of(category: str) -> str:
+    """The name of the table that events of a category go to; empty where none does."""
+    return _TABLES.get(category.lower(), "")
+
+
 def _add_group(rows: Rows, table: str, events: list[kineto.Event]) -> None:
     """Add the events of one table, those with sound times."""
     if not events:
@@ -142,7 +153,7 @@ def _add_group(rows: Rows, table: str, events: list[kineto.Event]) -> None:
     no_length = (length == MISSING) & ~no_time
     negative = (length < 0) & ~no_length & ~no_time
     length[length == MISSING] = 0
-    impossible = (length > _IMPOSSIBLE_NS) | (start < -_IMPOSSIBLE_NS)
+    impossible = (length > IMPOSSIBLE_NS) | (start < -IMPOSSIBLE_NS)
     impossible &= ~no_time & ~negative
     reasons = [
         ("without a time", no_time),
@@ -165,7 +176,7 @@ def _add_group(rows: Rows, table: str, events: list[kineto.Event]) -> None:
 
 
 def _add_device(rows: Rows, events: list[kineto.Event], times: dict[str, I64]) -> None:
-    args = [event.args or _NO_ARGS for event in events]
+    args = [event.args or kineto.NO_ARGS for event in events]
     stream = _integers([a.stream for a in args])
     device = _integers([a.device for a in args])
     for row in np.flatnonzero(stream == NONE).tolist():
@@ -194,7 +205,7 @@ def _add_device(rows: Rows, events: list[kineto.Event], times: dict[str, I64]) -
 
 
 def _add_calls(rows: Rows, events: list[kineto.Event], times: dict[str, I64]) -> None:
-    args = [event.args or _NO_ARGS for event in events]
+    args = [event.args or kineto.NO_ARGS for event in events]
     names, kinds = rows.call_columns([event.name for event in events])
     rows.calls.add(
         **times,
@@ -207,7 +218,7 @@ def _add_calls(rows: Rows, events: list[kineto.Event], times: dict[str, I64]) ->
 
 
 def _add_ops(rows: Rows, events: list[kineto.Event], times: dict[str, I64]) -> None:
-    args = [event.args or _NO_ARGS for event in events]
+    args = [event.args or kineto.NO_ARGS for event in events]
     rows.ops.add(
         **times,
         name=rows.names.column([event.name for event in events]),
@@ -234,7 +245,7 @@ def _add_frames(rows: Rows, events: list[kineto.Event], times: dict[str, I64]) -
 
 
 def _add_syncs(rows: Rows, events: list[kineto.Event], times: dict[str, I64]) -> None:
-    args = [event.args or _NO_ARGS for event in events]
+    args = [event.args or kineto.NO_ARGS for event in events]
     kinds = [a.sync_kind or event.name for a, event in zip(args, events, strict=True)]
     known = np.array([kind in SYNC_KINDS for kind in kinds], np.bool_)
     args = [a for a, keep in zip(args, known.tolist(), strict=True) if keep]

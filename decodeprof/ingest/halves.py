@@ -9,6 +9,7 @@ from pathlib import Path
 from decodeprof.ingest import kineto_events as kineto
 from decodeprof.ingest.blocks import (
     BLOCK_BYTES,
+    BlockReader,
     Buffer,
     Surroundings,
     UnknownLayoutError,
@@ -78,7 +79,7 @@ def plan_halves(path: Path, *, share: float) -> Plan:
 
 
 def read_first_half(
-    path: Path, plan: Plan, surroundings: Surroundings
+    path: Path, plan: Plan, surroundings: Surroundings, reader: BlockReader
 ) -> Iterator[list[kineto.Event]]:
     """The events before the cut.
 
@@ -88,7 +89,7 @@ def read_first_half(
     source = SliceSource(path, plan.events_at, plan.end)
     try:
         buffer = Buffer(source, HALF_BLOCK_BYTES)
-        yield from whole_blocks(buffer, plan.separator, surroundings.losses)
+        yield from whole_blocks(buffer, plan.separator, surroundings.losses, reader)
         events = decode(buffer, buffer.stop)
     finally:
         source.close()
@@ -98,7 +99,7 @@ def read_first_half(
 
 
 def read_second_half(
-    path: Path, plan: Plan, surroundings: Surroundings
+    path: Path, plan: Plan, surroundings: Surroundings, reader: BlockReader
 ) -> Iterator[list[kineto.Event]]:
     """The events behind the cut, and what follows them.
 
@@ -108,7 +109,7 @@ def read_second_half(
     source = SliceSource(path, plan.next_at, plan.size)
     try:
         buffer = Buffer(source, HALF_BLOCK_BYTES)
-        yield from whole_blocks(buffer, plan.separator, surroundings.losses)
+        yield from whole_blocks(buffer, plan.separator, surroundings.losses, reader)
         yield from last_block(buffer, plan.separator, plan.head, surroundings)
     finally:
         source.close()

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
-_NOTHING = msgspec.Raw(b"")
+NOTHING = msgspec.Raw(b"")
+"""A text that is not there."""
 NONE = -1
 Number = int | float | str | None
 
@@ -23,23 +24,26 @@ class Args(msgspec.Struct, gc=False):
     """
 
     external: Number = msgspec.field(default=NONE, name="External id")
-    scalars: msgspec.Raw = msgspec.field(default=_NOTHING, name="Concrete Inputs")
-    types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
-    strides: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Strides")
-    dims: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
+    scalars: msgspec.Raw = msgspec.field(default=NOTHING, name="Concrete Inputs")
+    types: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
+    strides: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Strides")
+    dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
     device: Number = NONE
     stream: Number = NONE
     correlation: Number = NONE
-    grid: msgspec.Raw = _NOTHING
-    block: msgspec.Raw = _NOTHING
+    grid: msgspec.Raw = NOTHING
+    block: msgspec.Raw = NOTHING
     graph_node: Number = msgspec.field(default=NONE, name="graph node id")
     bytes: Number = NONE
     old_external: Number = msgspec.field(default=NONE, name="external id")
-    old_dims: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input dims")
+    old_dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input dims")
     old_bytes: Number = msgspec.field(default=NONE, name="Bytes")
     sync_kind: str | None = msgspec.field(default=None, name="cuda_sync_kind")
     waits_event: Number = msgspec.field(default=NONE, name="wait_on_cuda_event_id")
     recorded_by: Number = msgspec.field(default=NONE, name="wait_on_cuda_event_record_corr_id")
+
+
+NO_ARGS = Args()
 
 
 class Event(msgspec.Struct, gc=False):
@@ -48,10 +52,10 @@ class Event(msgspec.Struct, gc=False):
     ph: str = ""
     cat: str = ""
     name: str = ""
-    pid: msgspec.Raw = _NOTHING
-    tid: msgspec.Raw = _NOTHING
-    ts: msgspec.Raw = _NOTHING
-    dur: msgspec.Raw = _NOTHING
+    pid: msgspec.Raw = NOTHING
+    tid: msgspec.Raw = NOTHING
+    ts: msgspec.Raw = NOTHING
+    dur: msgspec.Raw = NOTHING
     args: Args | None = None
 
 
@@ -61,11 +65,11 @@ class LooseEvent(msgspec.Struct, gc=False):
     ph: Number | bool | list[msgspec.Raw] | dict[str, msgspec.Raw] = ""
     cat: Number | bool | list[msgspec.Raw] | dict[str, msgspec.Raw] = ""
     name: Number | bool | list[msgspec.Raw] | dict[str, msgspec.Raw] = ""
-    pid: msgspec.Raw = _NOTHING
-    tid: msgspec.Raw = _NOTHING
-    ts: msgspec.Raw = _NOTHING
-    dur: msgspec.Raw = _NOTHING
-    args: msgspec.Raw = _NOTHING
+    pid: msgspec.Raw = NOTHING
+    tid: msgspec.Raw = NOTHING
+    ts: msgspec.Raw = NOTHING
+    dur: msgspec.Raw = NOTHING
+    args: msgspec.Raw = NOTHING
 
 
 class DeviceProperties(msgspec.Struct, gc=False):
@@ -85,7 +89,7 @@ class Top(msgspec.Struct):
     events: msgspec.Raw | msgspec.UnsetType = msgspec.field(
         default=msgspec.UNSET, name="traceEvents"
     )
-    devices: msgspec.Raw = msgspec.field(default=_NOTHING, name="deviceProperties")
+    devices: msgspec.Raw = msgspec.field(default=NOTHING, name="deviceProperties")
     base_ns: Number = msgspec.field(default=None, name="baseTimeNanoseconds")
     record_shapes: Number | bool = None
     with_stack: Number | bool = None
@@ -93,7 +97,7 @@ class Top(msgspec.Struct):
     cuda_runtime: Number = msgspec.field(default=None, name="cuda_runtime_version")
     cupti: Number = msgspec.field(default=None, name="cupti_version")
     hip_runtime: Number = msgspec.field(default=None, name="hip_runtime_version")
-    distributed: msgspec.Raw = msgspec.field(default=_NOTHING, name="distributedInfo")
+    distributed: msgspec.Raw = msgspec.field(default=NOTHING, name="distributedInfo")
 
 
 ARGS = msgspec.json.Decoder(Args)

@@ -21,6 +21,7 @@ from decodeprof.ingest.blocks import BLOCK_BYTES, Surroundings, UnknownLayoutErr
 from decodeprof.ingest.byte_source import Source, is_packed, open_source, source_of
 from decodeprof.ingest.distributed import member_of
 from decodeprof.ingest.gather import Rows
+from decodeprof.ingest.kineto_lines import KinetoLines
 from decodeprof.ingest.one_piece import read_in_one_piece
 from decodeprof.ingest.two_processes import WORTH_BYTES, can_use_two, read_in_two
 from decodeprof.model.calls import LAUNCHING
@@ -82,7 +83,8 @@ def parse_source(
     rows, around = Rows(), Surroundings()
     source = open_source()
     try:
-        for events in read_blocks(source, around, block_bytes=block_bytes):
+        reader = KinetoLines(rows)
+        for events in read_blocks(source, around, reader=reader, block_bytes=block_bytes):
             rows.add(events)
     except UnknownLayoutError:
         source.close()

@@ -21,6 +21,7 @@ import numpy as np
 from decodeprof.ingest.blocks import Surroundings, UnknownLayoutError, surrounded
 from decodeprof.ingest.gather import Rows
 from decodeprof.ingest.halves import plan_halves, read_first_half, read_second_half
+from decodeprof.ingest.kineto_lines import KinetoLines
 
 WORTH_BYTES = 96 << 20
 """From this size on the second process saves more than its start costs (about 0.2 s)."""
@@ -84,7 +85,7 @@ def read_in_two(path: Path) -> BothHalves | None:
     with second:
         rows, around = Rows(), Surroundings()
         try:
-            for events in read_first_half(path, plan, around):
+            for events in read_first_half(path, plan, around, KinetoLines(rows)):
                 rows.add(events)
         except UnknownLayoutError:
             second.kill()
@@ -167,7 +168,7 @@ def main(path: str) -> int:
     try:
         plan = plan_halves(Path(path), share=_FIRST_SHARE)
         rows, around = Rows(), Surroundings()
-        for events in read_second_half(Path(path), plan, around):
+        for events in read_second_half(Path(path), plan, around, KinetoLines(rows)):
             rows.add(events)
     except (UnknownLayoutError, OSError):
         return 1
