@@ -34,10 +34,13 @@ _NS_PER_S = 1_000_000_000
 
 def measure(session: Session) -> PassReport:
     """Time the target without a profiler; the samples are in the recording after it."""
-    begin_ns = time.monotonic_ns()
     budget_ns = int(session.job.budget_s * _NS_PER_S)
     tokens = session.recording.target.new_tokens
+    if session.on_device:
+        session.channel.progress("timing", "settling the device's clocks")
+        session.settle()
     runs: list[Run] = []
+    begin_ns = time.monotonic_ns()
     share = None
     stopped_by = "runs"
     while len(runs) < _MAX_RUNS:
@@ -106,7 +109,7 @@ def _note_uneven(session: Session, runs: list[Run]) -> None:
 
 
 def _add_graph_times(session: Session) -> None:
-    if not session.on_device or not session.watches.steps.replays:
+    if not session.on_device or not session.replays:
         return
     clock, timing = time_graphs(session), session.recording.timing
     if clock is not None and timing is not None:

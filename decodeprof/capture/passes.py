@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import getpass
 import socket
-import time
 from typing import Any
 
 from decodeprof import mark
 from decodeprof.capture import ceilings as ceilings_of
-from decodeprof.capture.calibration import calibrate
+from decodeprof.capture.calibration import UNSTEADY_NS, GapProbe, calibrate, with_samples
 from decodeprof.capture.profiler import Session as ProfileSession
 from decodeprof.capture.scrub import (
     EventCounts,
@@ -23,7 +22,7 @@ from decodeprof.capture.statistics import lower_median
 from decodeprof.capture.syncs import SyncCollector, gpu_trace, sync_debug
 from decodeprof.capture.timing import steady_samples
 from decodeprof.capture.watch import Counter
-from decodeprof.recording import TRACE_FILE, PassReport, SyncPass
+from decodeprof.recording import TRACE_FILE, Ceilings, PassReport, SyncPass
 
 _FEWEST_STEPS = 12
 """Decode steps in a profile, at least; an eager step of 2,500 kernels makes 5 MB of trace."""
@@ -33,8 +32,8 @@ _KERNELS = 60_000
 """So many are read back in a few seconds."""
 _NS_PER_KERNEL = 2_000
 """Of a short kernel with its gap; a step that takes longer for each has fewer kernels."""
-_WARM_SECONDS = 0.5
-"""Of work before a profile; power limits settle within a tenth of that."""
+_CALIBRATED_AT = 1
+"""The sample of the node gap at which it was calibrated; the one before is the ceilings'."""
 _OTHER_THREADS = (
     "the loop runs in a thread of its own, of which this torch's profiler records nothing: its "
     "steps are timed and not traced; let the target run it in the thread that it is called in"
@@ -48,6 +47,10 @@ def ceilings(session: Session) -> PassReport:
         return PassReport(name="ceilings", status="skipped", reason=NO_DEVICE)
     measured, problems = ceilings_of.measure()
     session.change(ceilings=measured)
+    try:
+        session.gap_probe = GapProbe()
+    except RuntimeError as error:  # CUDA's errors, and too little memory.
+        problems.append(f"node gap: {str(error).splitlines()[0]}")
     status = "partial" if problems else "done"
     return PassReport(name="ceilings", status=status, reason="; ".join(problems))
 
@@ -89,8 +92,7 @@ def profile(session: Session) -> PassReport:
         )
         return PassReport(name="profile", status="failed", reason=reason)
     if session.on_device and session.recording.ceilings is not None:
-        calibrated = calibrate(session.watches.profilers, session.recording.ceilings)
-        session.change(ceilings=calibrated)
+        _calibrate(session, session.recording.ceilings)
     steps = profile_steps(session)
     override = fewer_tokens(session, steps)
     profiled = ProfileSession(
@@ -101,7 +103,7 @@ def profile(session: Session) -> PassReport:
     )
     if session.on_device:
         profiled.prepare()
-        _warm_device(session, override)
+        session.settle(override=override)
     profiled.begin()
     try:
         session.call(profiled, override=override, around=profiled.call())
@@ -109,6 +111,7 @@ def profile(session: Session) -> PassReport:
         profiled.end_profile()
     session.channel.progress("profile", "writing the trace")
     trace = profiled.exported()
+    _sample_gap(session)
     if session.other_threads and profiled.boundaries and mark.FORWARD.encode() not in trace:
         session.caveat(_OTHER_THREADS)
     counts = write_scrubbed(session, trace, file=TRACE_FILE)
@@ -125,17 +128,38 @@ def profile(session: Session) -> PassReport:
     return PassReport(name="profile", status=status, reason=reason, new_tokens=tokens)
 
 
-def _warm_device(session: Session, override: dict[str, int] | None) -> None:
-    """Keep the device at work as the timing did, so that its clocks are those of the timed steps.
+def _calibrate(session: Session, measured: Ceilings) -> None:
+    probe = session.gap_probe
+    if probe is not None:
+        probe.sample()
+    calibrated = calibrate(session.watches.profilers, measured)
+    if probe is not None:
+        calibrated = with_samples(calibrated, probe.samples_ns, reference=-1)
+        session.change(ceilings=calibrated)
+        _say_unsteady(session, calibrated)
+    session.change(ceilings=calibrated)
 
-    An idle device runs its first tens of milliseconds at higher clocks than it can hold: on an H200
-    a large matrix product took 1.36 ms in a profile of 40 ms, and 1.63 ms when run for seconds.
-    """
-    begin = time.monotonic()
-    while True:
-        session.call(override=override)
-        if time.monotonic() - begin > _WARM_SECONDS:
-            return
+
+def _sample_gap(session: Session) -> None:
+    """Measure once more what a node's gap is: it changes while a recording is made."""
+    probe, ceilings = session.gap_probe, session.recording.ceilings
+    if probe is None or ceilings is None or not ceilings.node_gap_samples_ns:
+        return
+    probe.sample()
+    sampled = with_samples(ceilings, probe.samples_ns, reference=_CALIBRATED_AT)
+    session.change(ceilings=sampled)
+    _say_unsteady(session, sampled)
+
+
+def _say_unsteady(session: Session, ceilings: Ceilings) -> None:
+    samples = ceilings.node_gap_samples_ns
+    low, high = min(samples), max(samples)
+    if high - low > UNSTEADY_NS:
+        session.caveat(
+            "the device changed its speed by itself while this was recorded: between two nodes of "
+            "a graph it took "
+            f"{low} to {high} ns; what graphs would take is that uncertain"
+        )
 
 
 def write_scrubbed(session: Session, trace: bytes, *, file: str) -> EventCounts:
@@ -189,6 +213,7 @@ def gpu_trace_pass(session: Session) -> PassReport:
     gpu_trace(collector)
     override = _call_noting(session, collector, counter)
     session.change(gpu_trace=_result(session, collector, counter))
+    _sample_gap(session)
     return PassReport(name="gpu_trace", status="done", new_tokens=_tokens(session, override))
 
 

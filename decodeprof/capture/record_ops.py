@@ -103,7 +103,7 @@ def _why_not(session: Session) -> str:
     if session.steps < _FEWEST_BOUNDARIES:
         seen = max(0, session.steps - 1)
         return f"two consecutive decode steps are compared, and the call had {seen}"
-    if session.watches.steps.replays:
+    if session.replays:
         return "the target replays CUDA graphs already"
     if session.watches.compiled.used:
         return "the target is compiled, and a recorder of operations would undo that"

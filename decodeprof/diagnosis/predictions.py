@@ -13,7 +13,7 @@ import numpy as np
 
 from decodeprof.analysis.host import launching_thread
 from decodeprof.analysis.replay.build import Source, build_program, prepare
-from decodeprof.analysis.replay.changes import GraphCosts, graph_costs, grid_shifts, scaled
+from decodeprof.analysis.replay.changes import GraphCosts, graph_costs, node_shifts, scaled
 from decodeprof.analysis.replay.errors import WITHHOLD_ABOVE_SHARE, reproduce
 from decodeprof.analysis.replay.exposed import exposed_costs
 from decodeprof.analysis.replay.fusable import Chain, fusable_chains
@@ -143,6 +143,7 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
         costs=costs,
         spread_share=_spread_share(unprofiled, evidence),
         in_graph_ns=_in_graph_ns(evidence, program, costs),
+        gap_spread_ns=_gap_spread_ns(evidence),
         cannot_capture=cannot_capture(evidence, program, _site_of_call(evidence)),
     )
     outcomes = what_ifs(question)
@@ -185,12 +186,30 @@ def _graph_times(evidence: Evidence, source: Source) -> dict[bytes, GraphTimes]:
 
 
 def _in_graph_ns(evidence: Evidence, program: Program, costs: GraphCosts) -> I64 | None:
-    """What larger kernels take less as nodes, where the device's two node gaps were measured."""
+    """What larger kernels take less as nodes, and memsets and copies more, where measured."""
     ceilings = evidence.recording.ceilings if evidence.recording else None
-    if ceilings is None or ceilings.node_gap_large_ns is None or ceilings.node_gap_ns is None:
+    if ceilings is None or ceilings.node_gap_ns is None:
         return None
-    less = ceilings.node_gap_large_ns - costs.node_gap_ns
-    return grid_shifts(evidence.trace, program, small_ns=0, large_ns=min(less, 0))
+
+    def beside(measured_ns: int | None) -> int:
+        return 0 if measured_ns is None else measured_ns - costs.node_gap_ns
+
+    return node_shifts(
+        evidence.trace,
+        program,
+        large_ns=min(beside(ceilings.node_gap_large_ns), 0),
+        set_ns=max(beside(ceilings.node_gap_set_ns), 0),
+        copy_ns=max(beside(ceilings.node_gap_copy_ns), 0),
+    )
+
+
+def _gap_spread_ns(evidence: Evidence) -> int:
+    """How far the node gap was from the one that is used, at most, while recording."""
+    ceilings = evidence.recording.ceilings if evidence.recording else None
+    if ceilings is None or ceilings.node_gap_ns is None:
+        return 0
+    used = ceilings.node_gap_ns
+    return max((abs(each - used) for each in ceilings.node_gap_samples_ns), default=0)
 
 
 def _equal(step_ns: int, unprofiled: Distribution | None) -> bool:

@@ -62,6 +62,12 @@ def test_every_ceiling_is_measured_and_plausible(eager: Ran) -> None:
     assert found.graph_node_ns is not None
     assert found.node_gap_ns is not None
     assert 0 < found.node_gap_ns < found.graph_node_ns < found.launch_ns
+    assert found.node_gap_set_ns is not None
+    assert found.node_gap_copy_ns is not None
+    # A unit of its own runs them, for which the device stops.
+    assert found.node_gap_ns < found.node_gap_set_ns < 20_000
+    assert len(found.node_gap_samples_ns) == 4
+    assert found.node_gap_samples_ns[1] == found.node_gap_ns
     assert found.kernel_latency_ns is not None
     assert 1_000 < found.kernel_latency_ns < 100_000
     assert found.graph_launch_ns is not None

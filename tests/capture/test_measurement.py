@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodeprof.capture.calibration import Kernel, floor_ns, node_gaps_ns, read
+from decodeprof.capture.calibration import (
+    Kernel,
+    floor_ns,
+    gap_of_others_ns,
+    node_gaps_ns,
+    read,
+    with_samples,
+)
 from decodeprof.capture.passes import completeness, steps_for
 from decodeprof.capture.scrub import (
     EventCounts,
@@ -21,7 +28,7 @@ from decodeprof.capture.scrub import (
 from decodeprof.capture.statistics import half_interval_share, lower_median
 from decodeprof.capture.timing import slope_ns_per_token
 from decodeprof.capture.warmup import token_parameter
-from decodeprof.recording import Run
+from decodeprof.recording import Ceilings, Run
 
 
 def test_the_lower_median_occurred() -> None:
@@ -178,3 +185,27 @@ def test_mixtures_that_are_alike_give_one_gap() -> None:
 
 def test_no_kernels_give_no_gap() -> None:
     assert node_gaps_ns(3000, [], 3000, []) == (None, None)
+
+
+def test_what_a_memset_costs_is_what_the_kernels_gaps_leave() -> None:
+    one_by_one = []
+    for extra in (300, 0, 0, 0, 0):
+        one_by_one += [
+            Kernel(duration_ns=700 + extra, latency_ns=0, blocks=0),
+            Kernel(duration_ns=5000 + extra, latency_ns=0, blocks=900),
+        ] * 8
+    graph_ns = 8 * (700 + 4200 + 5000 + 90)
+    assert gap_of_others_ns(graph_ns, one_by_one, gap_ns=430, gap_large_ns=90) == 4200
+    # Without a gap of their own, large kernels have that of small ones.
+    assert gap_of_others_ns(graph_ns, one_by_one, gap_ns=430, gap_large_ns=None) == 3860
+    assert gap_of_others_ns(graph_ns, one_by_one, gap_ns=None, gap_large_ns=None) is None
+    assert gap_of_others_ns(graph_ns, rounds(8, 8), gap_ns=430, gap_large_ns=90) is None
+
+
+def test_the_gap_at_each_sample_counts_from_the_one_it_was_measured_at() -> None:
+    found = with_samples(Ceilings(node_gap_ns=430), [0, -20, -360, 40], reference=1)
+    assert found.node_gap_samples_ns == [450, 430, 90, 490]
+    assert with_samples(Ceilings(), [0, 10], reference=0) == Ceilings()
+    # A device cannot take less than nothing.
+    fast = with_samples(Ceilings(node_gap_ns=100), [0, -360], reference=0)
+    assert fast.node_gap_samples_ns == [100, 0]

@@ -10,7 +10,7 @@ from decodeprof.analysis.grouping import rows_by_value
 from decodeprof.analysis.replay.delays import TYPICAL_NODE_GAP_NS, TYPICAL_QUEUED_NS, Delays
 from decodeprof.analysis.replay.program import LAUNCH, Events, Program
 from decodeprof.analysis.replay.waits import WAIT
-from decodeprof.model.trace import I64, NONE, Bool, Trace
+from decodeprof.model.trace import I64, NONE, ActivityKind, Bool, Trace
 
 # What one launch call of an instantiated graph takes on the host where nobody measured it.
 TYPICAL_GRAPH_LAUNCH_NS = 10_000
@@ -63,26 +63,45 @@ def graph_costs(
     )
 
 
-def grid_shifts(trace: Trace, program: Program, *, small_ns: int, large_ns: int) -> I64:
-    """How much longer each activity would take as a graph's node, by the size of its grid.
+def node_shifts(
+    trace: Trace,
+    program: Program,
+    *,
+    small_ns: int = 0,
+    large_ns: int = 0,
+    set_ns: int = 0,
+    copy_ns: int = 0,
+) -> I64:
+    """How much longer each activity would take as a graph's node, by its grid or its kind.
 
-    The same kernels last otherwise in a graph than launched one by one. What is already in a graph
-    does not change.
+    The same kernels last otherwise in a graph than launched one by one, and a memset stops the
+    device. What is already in a graph does not change.
 
     Args:
         trace: the trace.
         program: a program of it.
         small_ns: for grids of up to `LARGEST_SMALL_GRID` blocks.
         large_ns: for larger ones; negative where they are faster in a graph.
+        set_ns: for memsets.
+        copy_ns: for copies.
     """
     shift = np.zeros(program.activities, np.int64)
     events = program.events
     rows = events.first[events.is_launch & (events.count == 1)]
     known = program.activity[rows] != NONE
     rows = rows[known]
-    blocks = trace.device.blocks[program.activity[rows]]
-    large = np.where(blocks > LARGEST_SMALL_GRID, large_ns, small_ns)
-    shift[rows] = np.where(blocks > 0, large, 0)
+    activities = program.activity[rows]
+    blocks, kind = trace.device.blocks[activities], trace.device.kind[activities]
+    shift[rows] = np.select(
+        [
+            blocks > LARGEST_SMALL_GRID,
+            blocks > 0,
+            kind == ActivityKind.SET,
+            kind == ActivityKind.COPY,
+        ],
+        [large_ns, small_ns, set_ns, copy_ns],
+        default=0,
+    )
     return shift
 
 

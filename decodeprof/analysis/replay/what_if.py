@@ -79,7 +79,10 @@ class Question:
     """For each event, whether it is a wait that no graph can hold and that stays; None: unknown."""
     traffic: Traffic | None = None
     in_graph_ns: I64 | None = None
-    """Per activity: how much longer it takes as a graph's node (`changes.grid_shifts`)."""
+    """Per activity: how much longer it takes as a graph's node (`changes.node_shifts`)."""
+
+    gap_spread_ns: int = 0
+    """How far the node gap may be from the one in `costs`."""
 
     @property
     def for_graphs(self) -> Program:
@@ -205,12 +208,16 @@ class _Teller:
         return self._outcome(
             program,
             share=GRAPH_SHARE,
-            least_ns=0,
+            least_ns=self._unsteady_ns(program),
             assumes=(
                 "the step is captured whole and its activities run back to back with a gap of "
                 f"{costs.node_gap_ns} ns ({_SOURCES[costs.source]}); {rest}."
             ),
         )
+
+    def _unsteady_ns(self, program: Program) -> int:
+        """What the device's own changes of speed do to so many nodes."""
+        return self.question.gap_spread_ns * program.activities // max(program.steps, 1)
 
     def piecewise(self) -> Outcome | None:
         question = self.question
@@ -221,7 +228,7 @@ class _Teller:
         return self._outcome(
             program,
             share=GRAPH_SHARE,
-            least_ns=0,
+            least_ns=self._unsteady_ns(program),
             assumes=(
                 "one graph launch a step replaces all others, and the wait beside it stays."
                 if round(pieces, 2) == 1

@@ -10,8 +10,8 @@ from decodeprof.analysis.replay.build import Source, build_program
 from decodeprof.analysis.replay.changes import (
     as_graphs,
     graph_costs,
-    grid_shifts,
     last_wait,
+    node_shifts,
     scaled,
     without_waits,
 )
@@ -314,7 +314,7 @@ def test_kernels_may_take_another_time_as_nodes() -> None:
         ),
     )
     asked = question(source)
-    shift = grid_shifts(source.trace, asked.program, small_ns=90, large_ns=-300)
+    shift = node_shifts(source.trace, asked.program, small_ns=90, large_ns=-300)
     assert set(shift.tolist()) == {90, -300}
     before, after = what_ifs(asked), what_ifs(replace(asked, in_graph_ns=shift))
     assert before.cuda_graph is not None
@@ -322,6 +322,34 @@ def test_kernels_may_take_another_time_as_nodes() -> None:
     changed = after.cuda_graph.step_ns.expected - before.cuda_graph.step_ns.expected
     assert changed == int(shift.sum())
     assert after.no_host == before.no_host
+
+
+def test_memsets_and_copies_stop_the_device_as_nodes() -> None:
+    source = loop(chain_step)
+    kinds = np.arange(len(source.trace.device)) % 3
+    device = replace(
+        source.trace.device, kind=kinds.astype(np.int8), blocks=np.where(kinds == 0, 8, 0)
+    )
+    asked = question(replace(source, trace=replace(source.trace, device=device)))
+    shift = node_shifts(
+        replace(source.trace, device=device), asked.program, set_ns=4000, copy_ns=2000
+    )
+    kind = kinds[asked.program.activity]
+    assert set(kind.tolist()) == {0, 1, 2}
+    assert shift.tolist() == np.array([0, 2000, 4000])[kind].tolist()
+
+
+def test_a_device_that_changes_its_speed_widens_what_a_graph_would_take() -> None:
+    asked = question(loop(chain_step))
+    steady, unsteady = what_ifs(asked), what_ifs(replace(asked, gap_spread_ns=300))
+    assert steady.cuda_graph is not None
+    assert unsteady.cuda_graph is not None
+    nodes = unsteady.cuda_graph.activities_per_step
+    was, now = steady.cuda_graph.step_ns, unsteady.cuda_graph.step_ns
+    assert now.expected == was.expected
+    assert now.high - now.expected == pytest.approx(300 * nodes, abs=2)
+    assert now.low <= was.low
+    assert unsteady.no_syncs == steady.no_syncs
 
 
 def test_graph_costs_say_where_they_come_from() -> None:
