@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -116,8 +117,8 @@ class PretendMode(TorchDispatchMode):
         self.on_mixed: Callable[[str, torch.device], None] | None = None
         """Told of an operation that a GPU would refuse, as a tensor of it is still on the host."""
         self._of_thread = _OfThread()
-        self._some_follow = False
-        """A tensor was made of which it was open where it lives."""
+        self._open: weakref.WeakSet[torch.UntypedStorage] = weakref.WeakSet()
+        """Storages that were made inside of torch, and of which it is open where they live."""
         self._traits: dict[Any, Traits] = {}
 
     @contextlib.contextmanager
@@ -218,8 +219,9 @@ class PretendMode(TorchDispatchMode):
 
     def _let_follow(self, out: Any) -> None:
         for tensor in tensors_in(out):
-            let_follow(tensor)
-        self._some_follow = True
+            storage = let_follow(tensor)
+            if storage is not None:
+                self._open.add(storage)
 
     def _watched(self, name: str, args: Any) -> Any:
         """The arguments of a higher-order operator: its functions run in this mode as well."""
@@ -240,6 +242,17 @@ class PretendMode(TorchDispatchMode):
             watched(each, asks=name == "while_loop" and index == 0) if callable(each) else each
             for index, each in enumerate(args)
         )
+
+    def _open_yet(self, args: Any, kwargs: dict[str, Any], device: torch.device | None) -> bool:
+        """Settle where arguments live that were made inside; whether it is open for the result."""
+        given = list(tensors_in([args, list(kwargs.values())]))
+        open_yet = [each for each in given if follows(each)]
+        if device is None:
+            return bool(given) and len(open_yet) == len(given)
+        for tensor in open_yet:
+            put(tensor, device)
+            self._open.discard(tensor.untyped_storage())
+        return False
 
     def _target(
         self, kwargs: dict[str, Any], device: torch.device | None
@@ -268,13 +281,8 @@ class PretendMode(TorchDispatchMode):
         crosses = device is not None or moved
         wait = None
         follow = False
-        if self._some_follow:
-            given = list(tensors_in([args, list(kwargs.values())]))
-            if device is not None:
-                for tensor in filter(follows, given):
-                    put(tensor, device)
-            else:
-                follow = not moved and bool(given) and all(map(follows, given))
+        if self._open:
+            follow = self._open_yet(args, kwargs, device) and not moved
         if crosses and traits.rule is not None and not self._of_thread.quiet:
             known = kwargs | {"device": target} if moved else kwargs
             wait = traits.rule(args, known, device_of)

@@ -41,12 +41,20 @@ def pretended_device(tensor: Tensor) -> torch.device | None:
     return _notes(tensor).get(_DEVICE)
 
 
-def let_follow(tensor: Tensor) -> None:
+def let_follow(tensor: Tensor) -> torch.UntypedStorage | None:
     """A tensor that torch's own code made: it is where the first one is that it is used with.
 
     On a GPU that code would have asked for the device of its arguments, which it sees as they are.
+
+    Returns:
+        Its storage; None: it has none.
     """
-    _notes(tensor)[_FOLLOWS] = True
+    try:
+        storage = tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
+    storage.__dict__[_FOLLOWS] = True
+    return storage
 
 
 def follows(tensor: Tensor) -> bool:
