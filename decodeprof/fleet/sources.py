@@ -58,11 +58,34 @@ def open_url(url: str) -> tuple[AbstractFileSystem, str]:
     """
     from fsspec.core import url_to_fs
 
-    hint = "s3:// needs s3fs (in the extra `fleet`), gs:// gcsfs, hdfs:// a Hadoop client"
-    with store_errors(f"cannot open `{url}`", hint=hint):
+    with store_errors(f"cannot open `{url}`", hint=_needs(url)):
         # A listing that was kept would hide what came since.
         filesystem, path = url_to_fs(url, use_listings_cache=False)
     return filesystem, str(path)
+
+
+_HADOOP = (
+    "hdfs:// needs a Hadoop client with its libhdfs and Java (HADOOP_HOME, CLASSPATH, JAVA_HOME); "
+    "webhdfs:// needs none"
+)
+_NEEDS = {
+    "s3": "pip install 'decodeprof[fleet]', which has s3fs",
+    "s3a": "pip install 'decodeprof[fleet]', which has s3fs",
+    "gs": "pip install gcsfs, also where the workers run",
+    "gcs": "pip install gcsfs, also where the workers run",
+    "hdfs": _HADOOP,
+    "abfs": "pip install adlfs, also where the workers run",
+    "az": "pip install adlfs, also where the workers run",
+}
+"""What a protocol's file system is made of."""
+
+
+def _needs(url: str) -> str:
+    """What to install for a URL; of a protocol that is not known, what is."""
+    protocol = url.partition("://")[0]
+    return _NEEDS.get(
+        protocol, "s3://, gs://, hdfs:// and whatever else fsspec knows can be opened"
+    )
 
 
 @contextlib.contextmanager
@@ -102,8 +125,14 @@ def find_sources(patterns: Sequence[str]) -> list[Source]:
     found: dict[str, Source] = {}
     for pattern in patterns:
         filesystem, path = open_url(pattern)
-        with store_errors(f"cannot list `{pattern}`", hint=_CREDENTIALS):
-            sources = list(_sources(filesystem, path))
+        try:
+            with store_errors(f"cannot list `{pattern}`", hint=_CREDENTIALS):
+                sources = list(_sources(filesystem, path))
+        except InputError as error:
+            # A bucket that is not there holds no trace; some stores call that an error.
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            sources = []
         if not sources:
             raise UsageError(
                 f"`{pattern}` names no trace",

@@ -25,6 +25,8 @@ if typing.TYPE_CHECKING:
 # A word, and not hive's name for no value: pandas cannot read a partition that is null in places.
 _NO_DAY = "unknown"
 _FAILED_FILE = "failed.parquet"
+_WHOLE_AT_ONCE = frozenset({"s3", "s3a", "gs", "gcs"})
+"""Stores in which an object is there when all of it is; a new name would be a second copy."""
 _AGAIN = "what was written before is whole; run it again, or name another `--out`"
 
 
@@ -50,7 +52,7 @@ class Table:
     def __init__(self, url: str) -> None:
         self.url = url
         self._filesystem, self._root = open_url(url)
-        self._local = "file" in self._filesystem.protocol
+        self._whole_at_once = bool(_WHOLE_AT_ONCE & _protocols(self._filesystem))
         self._version = f"{self._root.rstrip('/')}/schema_version={SCHEMA_VERSION}"
 
     def read_done(self) -> Done:
@@ -142,13 +144,22 @@ class Table:
         table = pa.Table.from_pylist(filled, schema=arrow_schema())
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd")
+        data = sink.getvalue().to_pybytes()
         path = f"{self._version}/{name}"
         folder, _, base = path.rpartition("/")
-        unfinished = f"{folder}/.{base}.unfinished"
         with store_errors(f"cannot write the table `{self.url}`", hint=_AGAIN):
+            if self._whole_at_once:
+                self._filesystem.pipe_file(path, data)
+                return
+            unfinished = f"{folder}/.{base}.unfinished"
             self._filesystem.makedirs(folder, exist_ok=True)
-            self._filesystem.pipe_file(unfinished, sink.getvalue().to_pybytes())
+            self._filesystem.pipe_file(unfinished, data)
             self._filesystem.mv(unfinished, path)
+
+
+def _protocols(filesystem: AbstractFileSystem) -> set[str]:
+    named = filesystem.protocol
+    return {named} if isinstance(named, str) else set(named)
 
 
 def _read(filesystem: AbstractFileSystem, name: str, *, all_columns: bool) -> list[Row]:

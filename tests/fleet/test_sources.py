@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from decodeprof.errors import DecodeprofError, UsageError
 from decodeprof.fleet.sources import find_sources, store_errors
+from decodeprof.fleet.table import Table
+from decodeprof.fleet.work import roll_up
 from tests.fleet.conftest import BAD, GOOD
 
 
@@ -68,6 +72,61 @@ def test_what_names_nothing_is_asked_wrongly(name: str, tmp_path: Path) -> None:
 def test_a_protocol_that_nobody_knows_is_told() -> None:
     with pytest.raises(DecodeprofError, match="cannot open `gopher://bucket/x`"):
         find_sources(["gopher://bucket/x"])
+
+
+@pytest.mark.parametrize(
+    ("url", "package", "hint"),
+    [
+        ("gs://bucket/x", "gcsfs", "pip install gcsfs"),
+        ("s3://bucket/x", "s3fs", "pip install 'decodeprof[fleet]'"),
+        (
+            "hdfs://namenode/x",
+            "pyarrow.fs",
+            "hdfs:// needs a Hadoop client with its libhdfs and Java",
+        ),
+    ],
+)
+def test_a_protocol_whose_package_is_missing_says_what_to_install(
+    url: str, package: str, hint: str
+) -> None:
+    # A process of its own, in which the package cannot be imported.
+    program = (
+        f"import sys; sys.modules[{package!r}] = None; from decodeprof.__main__ import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "rollup", url, "--out=table"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    what, why, told = done.stderr.splitlines()
+    assert what == f"error: cannot open `{url}`"
+    assert "Error: " in why
+    assert told.startswith(f"hint: {hint}")
+
+
+def test_a_store_that_only_fsspec_knows_holds_traces_and_a_table(traces: Path) -> None:
+    import fsspec
+
+    store = fsspec.filesystem("memory")
+    for path in sorted(traces.rglob("trace-*.json.gz")):
+        store.pipe_file(f"/lot/{path.name}", path.read_bytes())
+    try:
+        found = find_sources(["memory://lot/"])
+        assert len(found) == GOOD
+        table = Table("memory://table")
+        table.check_writable()
+        for source in found:
+            outcome = roll_up(source, frozenset())
+            assert outcome.status == "ok"
+            table.add(outcome.rows)
+        done = table.read_done()
+        assert done.seen == {(source.url, source.fingerprint) for source in found}
+        assert not [name for name in store.find("/table") if "unfinished" in name]
+    finally:
+        store.rm("/lot", recursive=True)
+        store.rm("/table", recursive=True)
 
 
 def test_an_error_of_a_store_is_told_by_its_first_line() -> None:
