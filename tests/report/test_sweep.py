@@ -8,24 +8,16 @@ import pytest
 
 from decodeprof.cli.sweep_judged import judged
 from decodeprof.model.sweep import Sweep
-from decodeprof.report.sweep import sweep_csv, sweep_view
+from decodeprof.report.sweep import sweep_view
 from decodeprof.report.terminal import text
-from tests.golden import check_golden
 
 ROOT = Path(__file__).parents[2]
 WIDTH = 116
-NAME = "sweep_batch_0p6b"
 
 
 @pytest.fixture(scope="module")
 def sweep() -> Sweep:
     return judged(ROOT / "fixtures/sweeps/batch06")
-
-
-def test_the_report_is_made_of_the_points(sweep: Sweep) -> None:
-    found = text(sweep_view(sweep, width=WIDTH), width=WIDTH)
-    check_golden(ROOT / f"reports/{NAME}.txt", found.encode())
-    check_golden(ROOT / f"reports/{NAME}.csv", sweep_csv(sweep))
 
 
 @pytest.mark.parametrize("width", [64, 80, 110])
