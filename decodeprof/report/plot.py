@@ -11,7 +11,6 @@ from decodeprof import units
 
 HEIGHT = 14
 NARROWEST = 24
-_MANY = "*"
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ def drawn(curves: Sequence[Curve], *, x_name: str, width: int) -> list[str]:
     """Draw times over an axis; y is in ns. Empty where fewer than two points are known.
 
     Args:
-        curves: later ones are drawn over earlier ones; where two meet stands a star.
+        curves: where several share a cell, their letters stand in turn.
         x_name: of the axis below.
         width: of every line, in cells.
     """
@@ -48,12 +47,12 @@ def drawn(curves: Sequence[Curve], *, x_name: str, width: int) -> list[str]:
     gutter = max(len(units.time(tick)) for tick in ticks) + 2
     columns = max(width - gutter, NARROWEST)
     low, high = math.log(ticks[0]), math.log(ticks[-1])
-    cells = [[" "] * columns for _ in range(HEIGHT)]
+    cells: list[list[str]] = [[""] * columns for _ in range(HEIGHT)]
     for curve in curves:
         for x, y in _line(curve, columns=columns, left=min(xs), right=max(xs)):
             row = round((math.log(y) - low) / (high - low) * (HEIGHT - 1))
-            old = cells[HEIGHT - 1 - row][x]
-            cells[HEIGHT - 1 - row][x] = curve.mark if old in (" ", curve.mark) else _MANY
+            if curve.mark not in cells[HEIGHT - 1 - row][x]:
+                cells[HEIGHT - 1 - row][x] += curve.mark
     at_row = {
         HEIGHT - 1 - round((math.log(tick) - low) / (high - low) * (HEIGHT - 1)): tick
         for tick in ticks
@@ -61,13 +60,31 @@ def drawn(curves: Sequence[Curve], *, x_name: str, width: int) -> list[str]:
     lines = []
     for row, line in enumerate(cells):
         label = units.time(at_row[row]) if row in at_row else ""
-        lines.append(f"{label:>{gutter - 2}} ┤{''.join(line)}".rstrip())
+        lines.append(f"{label:>{gutter - 2}} ┤{_letters(line)}".rstrip())
     left, right = f"{min(xs):,}", f"{max(xs):,}"
     between = x_name.center(max(columns - len(left) - len(right), len(x_name) + 2))
     lines.append(f"{'':>{gutter - 1}}└{'─' * columns}")
     lines.append(f"{'':>{gutter}}{left}{between}{right}")
-    lines.append("   ".join(f"{curve.mark} {curve.name}" for curve in curves if curve.known()))
+    return [*lines, *_legend(curves, width)]
+
+
+def _legend(curves: Sequence[Curve], width: int) -> list[str]:
+    """The letters and their curves, as many on a line as fit."""
+    lines = [""]
+    for curve in curves:
+        if curve.known():
+            told = f"{curve.mark} {curve.name}"
+            longer = f"{lines[-1]}   {told}" if lines[-1] else told
+            if len(longer) > width and lines[-1]:
+                lines.append(told)
+            else:
+                lines[-1] = longer
     return lines
+
+
+def _letters(line: Sequence[str]) -> str:
+    """A row of cells: one that several curves share shows now one and now another."""
+    return "".join(marks[x % len(marks)] if marks else " " for x, marks in enumerate(line))
 
 
 def _line(curve: Curve, *, columns: int, left: int, right: int) -> list[tuple[int, float]]:

@@ -30,13 +30,21 @@ def test_no_line_is_wider_than_asked_and_both_ends_are_named() -> None:
         assert lines[HEIGHT + 1].split() == ["1", "batch", "1,024"]
 
 
-def test_where_curves_meet_stands_a_star() -> None:
-    curves = [
-        Curve("a", "one", ((1, 100), (4, 400))),
-        Curve("b", "two", ((1, 400), (4, 400))),
-    ]
-    last = rows(drawn(curves, x_name="x", width=50))
-    assert sum(row.count("*") for row in last) >= 1
+def test_where_curves_lie_on_each_other_their_letters_stand_in_turn() -> None:
+    flat = ((1, 400.0), (4, 400.0))
+    curves = [Curve("a", "one", flat), Curve("b", "two", flat), Curve("c", "c", ((1, 1), (4, 1)))]
+    (shared,) = (row for row in rows(drawn(curves, x_name="x", width=50)) if "a" in row)
+    assert shared.rpartition("┤")[2].startswith("abababab")
+    assert "*" not in shared
+
+
+def test_the_legend_is_no_wider_than_the_rest() -> None:
+    curves = [Curve(mark, f"the curve {mark}", ((1, 100), (2, 200))) for mark in "abcdef"]
+    legend = drawn(curves, x_name="x", width=40)[HEIGHT + 2 :]
+    assert legend == [
+        "a the curve a   b the curve b", "c the curve c   d the curve d",
+        "e the curve e   f the curve f",
+    ]  # fmt: skip
 
 
 def test_unknown_points_are_left_out() -> None:
