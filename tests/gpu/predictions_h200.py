@@ -77,6 +77,7 @@ def targets() -> list[str]:
 def predict(recordings: Path) -> dict[str, Any]:
     """What replay says of each case; a recording that is not there is named."""
     from decodeprof.diagnosis.pipeline import analyze_path
+    from decodeprof.recording import read_recording
 
     out: dict[str, Any] = {"written_at": time.time(), "cases": {}}
     for case in CASES:
@@ -87,6 +88,7 @@ def predict(recordings: Path) -> dict[str, Any]:
         diagnosis = analyze_path(path).diagnosis
         what_if = getattr(diagnosis.what_if, case.what_if)
         decode = diagnosis.step
+        ceilings = read_recording(path).ceilings
         step = decode.unprofiled_ns if decode else None
         out["cases"][case.name] = {
             "kind": case.kind,
@@ -98,6 +100,8 @@ def predict(recordings: Path) -> dict[str, Any]:
             "replay_error_share": diagnosis.replay.error_share if diagnosis.replay else None,
             "recorded_step_ns": step.median if step is not None else None,
             "node_gap_ns": diagnosis.floors.node_gap_ns if diagnosis.floors else None,
+            "graph_node_ns": ceilings.graph_node_ns if ceilings else None,
+            "node_gap_samples_ns": ceilings.node_gap_samples_ns if ceilings else [],
             "busy_ns": decode.busy_ns if decode else None,
             "kernels": decode.kernels if decode else None,
         }
@@ -145,41 +149,99 @@ def before_is_slow(program: Generate) -> bool:
     return time.perf_counter() - began > SLOW_CALL_SECONDS
 
 
-def measure(names: list[str], out: Path) -> None:
-    """Time both programs of each case, without a profiler; written after each."""
+def measure(names: list[str], out: Path, predictions: dict[str, Any]) -> None:
+    """Time both programs of each case, without a profiler; written after each.
+
+    The device changes its speed by itself (`decodeprof.capture.calibration`), so that each repeat
+    is measured with the time of a node of a graph before and after it. Repeats go on until two were
+    measured at the speed of the recording, or `MOST_REPEATS` were made.
+    """
+    from decodeprof.capture.ceilings import device_ns, tiny_graph
     from decodeprof.reference.measure import step_counts, step_ns
 
-    measured: dict[str, Any] = {}
+    measured: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
+    probe = tiny_graph()
+
+    def node_ns() -> int:
+        return device_ns(probe.replay) // NODES
+
     for name in names:
         began = time.perf_counter()
+        then = predictions["cases"].get(name, {}).get("graph_node_ns")
         try:
             before, after = programs(name)
             for program in (before, after):
-                for _ in range(2):
-                    program(20)
-            most = 400
-            repeats = [
-                (step_ns(before, most_tokens=most), step_ns(after, most_tokens=most))
-                for _ in range(1 if before_is_slow(before) else 2)
-            ]
-            measured[name] = {
-                "before_ns": statistics.median(r[0] for r in repeats),
-                "after_ns": statistics.median(r[1] for r in repeats),
-                "repeats_ns": repeats,
-                "measured_at": time.time(),
-            }
+                settle(program)
+            repeats: list[Repeat] = []
+            while not enough(repeats, then, slow=before_is_slow(before)):
+                nodes = [node_ns()]
+                before_ns = step_ns(before, most_tokens=MOST_TOKENS)
+                nodes.append(node_ns())
+                after_ns = step_ns(after, most_tokens=MOST_TOKENS)
+                nodes.append(node_ns())
+                repeats.append(Repeat(before_ns, after_ns, tuple(nodes)))
+            measured[name] = result(repeats, then) | {"measured_at": time.time()}
         except Exception as error:  # one case's failure must not cost the time of the others
             measured[name] = {"error": f"{type(error).__name__}: {error}"[:500]}
         seconds = time.perf_counter() - began
-        print(f"{name}: {seconds:.0f} s {measured[name]}"[:300], flush=True)
+        print(f"{name}: {seconds:.0f} s {measured[name]}"[:400], flush=True)
         out.write_text(json.dumps(measured, indent=1) + "\n")
     # After every timing: a profiler stays attached, and slows the host.
     for case in CASES:
-        if case.kind == "fusion" and "after_ns" in measured.get(case.name, {}):
+        if case.kind == "fusion" and case.name in names and "after_ns" in measured[case.name]:
             counts = step_counts(programs(case.name)[1])
             measured[case.name]["after_kernels"] = counts.kernels
             print(f"{case.name}: {counts.kernels} kernels", flush=True)
     out.write_text(json.dumps(measured, indent=1) + "\n")
+
+
+NODES = 1_000
+"""Of `decodeprof.capture.ceilings.tiny_graph`."""
+MOST_TOKENS = 400
+SETTLE_SECONDS = 1.5
+SAME_SPEED_SHARE = 0.04
+"""The two speeds of an H200 are 15 % apart in this time, and each spreads by 2 %."""
+MOST_REPEATS = 4
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Both programs timed once, and the time of a node of a graph around them, in ns."""
+
+    before_ns: int
+    after_ns: int
+    node_ns: tuple[int, ...]
+
+    def at_speed(self, node_ns: int | None) -> bool:
+        """Whether the device ran all along as it did when a node took so long."""
+        if node_ns is None:
+            return True
+        return all(abs(each / node_ns - 1) < SAME_SPEED_SHARE for each in self.node_ns)
+
+
+def enough(repeats: list[Repeat], node_ns: int | None, *, slow: bool) -> bool:
+    """Whether there are as many repeats at the speed of the recording as are wanted."""
+    wanted = 1 if slow else 2
+    alike = sum(each.at_speed(node_ns) for each in repeats)
+    return alike >= wanted or len(repeats) >= (wanted + 1 if slow else MOST_REPEATS)
+
+
+def result(repeats: list[Repeat], node_ns: int | None) -> dict[str, Any]:
+    """The medians at the speed of the recording; of all repeats where it never came again."""
+    alike = [each for each in repeats if each.at_speed(node_ns)]
+    return {
+        "before_ns": statistics.median(each.before_ns for each in alike or repeats),
+        "after_ns": statistics.median(each.after_ns for each in alike or repeats),
+        "same_speed": bool(alike),
+        "repeats_ns": [[each.before_ns, each.after_ns, *each.node_ns] for each in repeats],
+    }
+
+
+def settle(program: Generate) -> None:
+    """Keep the device at work until its clocks are those that it holds."""
+    began = time.perf_counter()
+    while time.perf_counter() - began < SETTLE_SECONDS:
+        program(20)
 
 
 GRAPH_MEDIAN, GRAPH_WORST, FUSION_WORST = 0.01, 0.025, 0.10
@@ -207,6 +269,8 @@ class Row:
     """The unprofiled step in the recording, from which the prediction's saving counts."""
     kernels: float | None
     """Kernels of the measured program, where they were counted."""
+    same_speed: bool
+    """Measured while the device ran as it did in the recording, as far as anybody looked."""
 
     @property
     def error(self) -> float:
@@ -231,7 +295,7 @@ def rows(predictions: dict[str, Any], measured: dict[str, Any]) -> tuple[list[Ro
         today, recorded = got["before_ns"], said["recorded_step_ns"] or got["before_ns"]
         found.append(
             Row(case, today, said["predicted_ns"], got["after_ns"], recorded,
-                got.get("after_kernels"))
+                got.get("after_kernels"), got.get("same_speed", True))
         )  # fmt: skip
     return found, missing
 
@@ -248,9 +312,16 @@ def table(predictions: dict[str, Any], measured: dict[str, Any]) -> str:
         saved = [f"{saving / 1e3:9.1f}" for saving in row.saving]
         lines.append(
             f"{row.case.name:<15} {row.case.what_if:<11} {' '.join(ms)} {row.error:+7.1%}  "
-            f"{' '.join(saved)}"
+            f"{' '.join(saved)}{'' if row.same_speed else '  *'}"
         )
-    return "\n".join([*lines, *missing, "", *aims(found)])
+    lines += missing
+    if not all(row.same_speed for row in found):
+        lines.append("* measured at another speed than the device had in the recording")
+    alike = [row for row in found if row.same_speed]
+    lines += ["", *aims(found)]
+    if alike and len(alike) < len(found):
+        lines += ["without *:", *(f"  {line}" for line in aims(alike))]
+    return "\n".join(lines)
 
 
 def report(runs: list[dict[str, Any]]) -> str:
@@ -306,7 +377,11 @@ def main() -> int:
     elif given.part == "measure":
         if not given.predictions.exists():
             parser.error("the predictions come first")
-        measure(given.only or [case.name for case in CASES], given.out)
+        measure(
+            given.only or [case.name for case in CASES],
+            given.out,
+            json.loads(given.predictions.read_text()),
+        )
     else:
         said = json.loads(given.predictions.read_text())
         print(table(said, json.loads(given.measured.read_text())))
