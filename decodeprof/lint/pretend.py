@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import importlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import overrides
 from torch.utils import _device as default_devices
+from torch.utils import _python_dispatch as dispatch_modes
 
 from decodeprof.errors import UsageError
 from decodeprof.lint.mode import PretendMode, Sink
@@ -38,6 +42,8 @@ def pretended(sink: Sink) -> Iterator[PretendMode]:
             why="torch's answers can be replaced once at a time",
             hint="predict one block after the other",
         )
+    # Any mode has torch import its compiler, whose tables must hold torch's own functions.
+    importlib.import_module("torch._dynamo")
     patches = Patches()
     mode = PretendMode(sink)
     before = _state()
@@ -51,11 +57,29 @@ def pretended(sink: Sink) -> Iterator[PretendMode]:
             try:
                 yield mode
             finally:
+                _leave_modes_above(mode)
                 _restore(before)
     finally:
         mode.over = True
         patches.undo()
         _lock.release()
+
+
+def _leave_modes_above(mode: PretendMode) -> None:
+    """End what the code inside switched on and never off: only the innermost mode can be left."""
+    while mode in (stack := dispatch_modes._get_current_dispatch_mode_stack()):
+        if stack[-1] is mode:
+            return
+        dispatch_modes._pop_mode()
+
+
+def _function_modes() -> int:
+    return torch._C._len_torch_function_stack()
+
+
+def _leave_function_modes(before: int) -> None:
+    while _function_modes() > before:
+        overrides._pop_mode()
 
 
 def _follow_threads(patches: Patches, mode: PretendMode) -> None:
@@ -93,6 +117,14 @@ def _set_default_device(before: Any) -> None:
         torch.set_default_device(before)
 
 
+def _print_options() -> Any:
+    return dataclasses.replace(torch._tensor_str.PRINT_OPTS)
+
+
+def _set_print_options(before: Any) -> None:
+    vars(torch._tensor_str.PRINT_OPTS).update(vars(before))
+
+
 def _flag(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
     return (lambda: getattr(owner, name)), (lambda before: setattr(owner, name, before))
 
@@ -110,10 +142,19 @@ _SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
     _flag(_backends.cudnn, "enabled"),
     _flag(_backends.cudnn, "benchmark"),
     _flag(_backends.cudnn, "deterministic"),
+    _flag(_backends.cudnn, "allow_tf32"),
+    _flag(_backends.cuda.matmul, "allow_fp16_reduced_precision_reduction"),
+    _flag(_backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
+    _flag(torch.utils.deterministic, "fill_uninitialized_memory"),
+    _flag(torch.distributions.Distribution, "_validate_args"),
+    (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+    (_print_options, _set_print_options),
     (_backends.cuda.flash_sdp_enabled, _backends.cuda.enable_flash_sdp),
     (_backends.cuda.mem_efficient_sdp_enabled, _backends.cuda.enable_mem_efficient_sdp),
     (_backends.cuda.math_sdp_enabled, _backends.cuda.enable_math_sdp),
     (_default_device, _set_default_device),
+    # A default device is a function mode: these come after it.
+    (_function_modes, _leave_function_modes),
 )
 """What a program may switch for good in its process: how each is asked for, and set."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 import warnings
@@ -11,9 +12,12 @@ import pytest
 import torch
 import torch._dynamo
 from torch import nn
-from torch.overrides import _get_current_function_mode_stack
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import _device_constructors
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode_stack,
+)
 
 from decodeprof.errors import UsageError
 from decodeprof.lint import predict
@@ -51,6 +55,10 @@ def state() -> dict[str, Any]:
         "precision": torch.get_float32_matmul_precision(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "anomaly": torch.is_anomaly_enabled(),
+        "tf32": torch.backends.cudnn.allow_tf32,
+        "print options": dataclasses.replace(torch._tensor_str.PRINT_OPTS),
+        "autocast cache": torch.is_autocast_cache_enabled(),
+        "checked distributions": torch.distributions.Distribution._validate_args,
         "benchmark": torch.backends.cudnn.benchmark,
         "flash": torch.backends.cuda.flash_sdp_enabled(),
         "start of threads": threading.Thread.start,
@@ -67,6 +75,16 @@ def changed(before: dict[str, Any]) -> list[str]:
     ]
 
 
+class EveryFunction(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class EveryOperation(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
 def test_nothing_is_left_behind() -> None:
     before = state()
     tensor = torch.ones(2)
@@ -81,7 +99,13 @@ def test_nothing_is_left_behind() -> None:
         torch.set_autocast_enabled("cpu", True)
         torch.backends.cudnn.benchmark = True
         torch.backends.cuda.enable_flash_sdp(False)
+        torch.backends.cudnn.allow_tf32 = not torch.backends.cudnn.allow_tf32
         torch.set_num_threads(torch.get_num_threads())
+        torch.set_printoptions(precision=2)
+        torch.set_autocast_cache_enabled(False)
+        torch.distributions.Distribution.set_default_validate_args(False)
+        EveryFunction().__enter__()
+        EveryOperation().__enter__()
         kept = torch.ones(2)
         assert kept.is_cuda
         assert not tensor.is_cuda
