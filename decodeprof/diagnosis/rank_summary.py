@@ -50,7 +50,7 @@ def summed_up(
         if alike
         else None,
         waiting_unknown=waiting_unknown,
-        differences=differences(ranks) if alike else [],
+        differences=differences(ranks) if alike else None,
         ranks=list(ranks),
         failed=failed,
         caveats=[*caveats, *_caveats(ranks, world_size=world_size, missing=missing, alike=alike)],

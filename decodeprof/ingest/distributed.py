@@ -21,12 +21,14 @@ class _Info(msgspec.Struct):
     pg_config: msgspec.Raw = msgspec.Raw(b"[]")
 
 
+MOST_RANKS = 1 << 20
+"""No program has more, by far: such a number is damage, and every rank of a world is counted."""
 _INFO = msgspec.json.Decoder(_Info)
 _GROUPS = msgspec.json.Decoder(list[_Group])
 
 
 def member_of(text: bytes) -> Member | None:
-    """The rank, the number of ranks and their groups; None where the text names no rank.
+    """The rank, the number of ranks and their groups; None where the text names none of them.
 
     Args:
         text: the value of `distributedInfo`; empty where the file has none.
@@ -38,7 +40,7 @@ def member_of(text: bytes) -> Member | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     rank, size = whole(info.rank), whole(info.world_size)
-    if rank < 0:
+    if not 0 <= rank < (size if size > 0 else MOST_RANKS) <= MOST_RANKS:
         return None
     return Member(rank=rank, world_size=size if size > 0 else None, groups=_groups(info.pg_config))
 

@@ -83,7 +83,7 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     world_size: int | None
     """As the traces say; null: they do not."""
     missing: list[int]
-    """Ranks of the world of which there is no trace."""
+    """Ranks of the world of which there is no trace; the first 16."""
     slowest: int | None
     """The rank that holds the others up; null: none stands out, or stretches differ in kind."""
     slowest_by: Literal["own time", "stretch"] | None
@@ -95,7 +95,8 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     busy_ns: RankSpread | None
     waiting_unknown: str | None
     """Why the waiting inside collectives is not known."""
-    differences: list[RankDifference]
+    differences: list[RankDifference] | None
+    """Null: the ranks' figures are of stretches of different kinds."""
     ranks: list[Rank]
     failed: list[FailedRank]
     caveats: list[str]

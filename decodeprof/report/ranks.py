@@ -132,6 +132,9 @@ def _differences(report: RankReport) -> Section | None:
     if len(report.ranks) < 2:
         return None
     title = "Ranks that differ"
+    if report.differences is None:
+        text = "unknown: their figures are of stretches of different kinds"
+        return Section("differences", title, (Note("unknown", line(text)),))
     if not report.differences:
         text = "every rank launches and waits equally often"
         return Section("differences", title, (Note("none", line(text)),))

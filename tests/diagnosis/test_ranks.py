@@ -7,6 +7,8 @@ import pytest
 from decodeprof.diagnosis.ranks import analyze_ranks
 from decodeprof.errors import InputError, UsageError
 from decodeprof.model import ranks as contract
+from decodeprof.report.ranks import ranks_view
+from decodeprof.report.terminal import text
 from tests.ranks import MOVING_NS, rank_loop, write_rank, write_ranks
 from tests.scenarios import US
 from tests.write_kineto import write
@@ -48,6 +50,7 @@ def test_ranks_that_launch_more_are_named(tmp_path: Path) -> None:
     paths = write_ranks(tmp_path, [0, 0, 0])
     write_rank(paths[1], rank_loop(extra_kernels=3).build(), 1, 3)
     report = analyze_ranks(paths)
+    assert report.differences is not None
     found = {d.quantity: (d.odd, d.usual) for d in report.differences}
     usual = report.ranks[0].kernels
     assert usual is not None
@@ -57,7 +60,9 @@ def test_ranks_that_launch_more_are_named(tmp_path: Path) -> None:
 def test_two_ranks_that_differ_are_both_named(tmp_path: Path) -> None:
     paths = write_ranks(tmp_path, [0, 0])
     write_rank(paths[1], rank_loop(extra_kernels=1).build(), 1, 2)
-    (found,) = [d for d in analyze_ranks(paths).differences if d.quantity == "kernels"]
+    differences = analyze_ranks(paths).differences
+    assert differences is not None
+    (found,) = [d for d in differences if d.quantity == "kernels"]
     assert (found.usual, sorted(found.odd)) == (None, [0, 1])
 
 
@@ -70,12 +75,12 @@ def test_a_missing_rank_makes_waiting_a_lower_bound(tmp_path: Path) -> None:
 
 def test_groups_of_some_ranks_leave_the_waiting_unknown(tmp_path: Path) -> None:
     paths = write_ranks(tmp_path, [0, 40 * US])
-    text = (tmp_path / "plain.json", tmp_path / "other.json")
-    for rank, path in enumerate(text):
+    files = (tmp_path / "plain.json", tmp_path / "other.json")
+    for rank, path in enumerate(files):
         write_rank(path, rank_loop(waits_ns=rank * 40 * US).build(), rank, 4)
         groups = '"ranks": [0, 1, 2, 3]', f'"ranks": [{rank}, {rank + 2}]'
         path.write_text(path.read_text().replace(*groups))
-    report = analyze_ranks(text)
+    report = analyze_ranks(files)
     assert [rank.waiting_ns for rank in report.ranks] == [None, None]
     assert report.waiting_unknown is not None
     assert "several process groups" in report.waiting_unknown
@@ -117,6 +122,17 @@ def test_ranks_without_steps_are_compared_over_the_recording(tmp_path: Path) -> 
     assert kinds <= {"prefill", "window"}
     assert report.stretch_ns is not None
     assert [rank.waiting_ns for rank in report.ranks] == [0, 50 * US]
+
+
+def test_stretches_of_different_kinds_are_not_compared(tmp_path: Path) -> None:
+    paths = write_ranks(tmp_path, [0, 0])
+    write_rank(paths[1], rank_loop(steps=0).build(), 1, 2)
+    report = analyze_ranks(paths)
+    assert len({rank.stretch for rank in report.ranks}) == 2
+    assert (report.stretch_ns, report.differences, report.slowest) == (None, None, None)
+    told = text(ranks_view(report), width=100)
+    assert "unknown: their figures are of stretches of different kinds" in told
+    assert "equally often" not in told
 
 
 def test_the_schema_is_that_of_the_types() -> None:

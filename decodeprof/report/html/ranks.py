@@ -188,7 +188,7 @@ def _bar(rank: Rank, longest_ns: int, *, slowest: bool) -> _Bar:
 
 def _folded(report: RankReport, pages: Mapping[str, RulePage]) -> list[_Folded]:
     """Each rank's own diagnosis; where all of them would be too much, of those that stand out."""
-    odd = {rank for difference in report.differences for rank in difference.odd}
+    odd = {rank for difference in report.differences or () for rank in difference.odd}
     first = sorted(
         report.ranks, key=lambda one: (one.rank != report.slowest, one.rank not in odd, one.rank)
     )
