@@ -240,14 +240,14 @@ def with_rows(detail: OpDetail, *, rows: int, wanted: int) -> OpDetail:
         # What a dimension of one element steps by is arbitrary, and would now count.
         strides=tuple(
             _dense_first(stride, shape) if shape and shape[0] == rows == 1 else stride
-            for stride, shape in zip(detail.strides, detail.shapes, strict=True)
+            for stride, shape in zip(detail.strides, detail.shapes, strict=False)
         ),
         lists=tuple(tuple(grown(shape) or shape for shape in each) for each in detail.lists),
     )
 
 
 def _dense_first(strides: tuple[int, ...] | None, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    if not strides:
+    if not strides or len(strides) != len(shape):
         return strides
     rest = 1 + sum(
         (size - 1) * abs(step) for size, step in zip(shape[1:], strides[1:], strict=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -139,6 +141,11 @@ def test_only_tensors_that_begin_with_the_rows_grow() -> None:
     wanted = with_rows(called, rows=1, wanted=7)
     assert wanted.shapes == ((7, 8), (64, 1), (7,), (), None)
     assert wanted.lists[4] == ((7, 2), (5, 2))
+    # Older traces record no strides, and others may be damaged.
+    bare = dataclasses.replace(called, strides=())
+    assert with_rows(bare, rows=1, wanted=7).shapes == wanted.shapes
+    odd = dataclasses.replace(called, strides=((8,), (1, 1), ()))
+    assert with_rows(odd, rows=1, wanted=7).strides == ((8,), (1, 1), ())
     # The rows of an expanded tensor are new storage each.
     expanded = detail(T((1, 4, 8), strides=(0, 0, 1)))
     assert with_rows(expanded, rows=1, wanted=7).strides == ((8, 0, 1),)
