@@ -153,10 +153,14 @@ def _caveats(
     texts = []
     if missing:
         listed = ", ".join(map(str, missing)) + (" …" if len(missing) == _MOST_NAMED else "")
-        texts.append(
-            f"Of {world_size} ranks {len(ranks)} were analysed; without {listed} the waiting "
-            "inside collectives is a lower bound: the last to come may be one of those."
-        )
+        verb = "was" if len(ranks) == 1 else "were"
+        text = f"Of {world_size} ranks {len(ranks)} {verb} analysed; there is no trace of {listed}"
+        if any(rank.waiting_ns is not None for rank in ranks):
+            text += (
+                ", so that the waiting inside collectives is a lower bound: the last to come may "
+                "be one of those"
+            )
+        texts.append(f"{text}.")
     if alike and ranks[0].stretch == "window":
         texts.append("No decode steps were found: the figures are of all that was recorded.")
     if len({rank.n for rank in ranks}) > 1 and alike:

@@ -53,7 +53,7 @@ class _Gathered:
         self.counts[outcome.status] += 1
         if outcome.status != "ok" and len(self.errors) < _MOST_ERRORS:
             row = outcome.rows[0]
-            why = f": {row['why']}" if row["why"] else ""
+            why = f": {'; '.join(row['why'].splitlines())}" if row["why"] else ""
             self.errors.append(f"{source.url}: {row['error']}{why}")
         if outcome.status == "failed":
             self.failed += outcome.rows

@@ -173,7 +173,7 @@ def _failed(report: RankReport) -> Section | None:
         tuple(
             Note(
                 "unknown",
-                line(Span(one.name, "place"), f"  {'; '.join(filter(None, (one.what, one.why)))}"),
+                line(Span(one.name, "place"), f"  {'; '.join([one.what, *one.why.splitlines()])}"),
             )
             for one in report.failed
         ),

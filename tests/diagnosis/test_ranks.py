@@ -70,7 +70,11 @@ def test_a_missing_rank_makes_waiting_a_lower_bound(tmp_path: Path) -> None:
     report = analyze_ranks(write_ranks(tmp_path, [0, 90 * US, 30 * US])[::2])
     assert (report.world_size, report.missing) == (3, [1])
     assert [rank.waiting_ns for rank in report.ranks] == [30 * US, 0]
-    assert any("without 1 the waiting" in caveat for caveat in report.caveats)
+    (caveat,) = [text for text in report.caveats if text.startswith("Of 3 ranks 2 were analysed")]
+    assert "no trace of 1, so that the waiting inside collectives is a lower bound" in caveat
+    alone = analyze_ranks(write_ranks(tmp_path, [0, 90 * US])[:1])
+    (caveat,) = [text for text in alone.caveats if "ranks" in text]
+    assert caveat == "Of 2 ranks 1 was analysed; there is no trace of 1."
 
 
 def test_groups_of_some_ranks_leave_the_waiting_unknown(tmp_path: Path) -> None:
