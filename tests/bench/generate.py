@@ -16,8 +16,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-KERNELS_PER_LAYER = 18
-LAYERS = 28
 PID = 414
 OFFSET_NS = 5_124_341_941_650_554
 LATENCY_NS = 5_000
@@ -64,6 +62,24 @@ _PROGRAM = (
     (("aten::softmax", "aten::_softmax", "aten::resize_"),
      "void (anonymous namespace)::softmax_warp_forward<float, float, float, 8, false, false>"),
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a decode step is made of."""
+
+    name: str
+    layers: int
+    kernels_per_layer: int
+
+    @property
+    def kernels(self) -> int:
+        """Kernels of a step, but the read at its end."""
+        return self.layers * self.kernels_per_layer
+
+
+QWEN = Model("like Qwen3-0.6B, eager", layers=28, kernels_per_layer=18)
+GPT2 = Model("like GPT-2 small, eager", layers=12, kernels_per_layer=25)
 
 
 @dataclass(frozen=True)
@@ -131,9 +147,9 @@ class _Run:
     """Runs the program once; each event's text goes to `host` or to `device`, as Kineto sorts."""
 
     def __init__(
-        self, steps: int, host: Callable[[str], None], device: Callable[[str], None]
+        self, steps: int, model: Model, host: Callable[[str], None], device: Callable[[str], None]
     ) -> None:
-        self.steps, self.host, self.device = steps, host, device
+        self.steps, self.model, self.host, self.device = steps, model, host, device
         self.clock = _Clock()
         self.counts = dict.fromkeys(
             ("ops", "calls", "launches", "kernels", "activities", "flows"), 0
@@ -151,8 +167,8 @@ class _Run:
 
     def _step(self, step: int) -> None:
         clock, began = self.clock, self.clock.work(2_345)
-        for layer in range(LAYERS):
-            for at in range(KERNELS_PER_LAYER):
+        for layer in range(self.model.layers):
+            for at in range(self.model.kernels_per_layer):
                 self._launch(step, layer, at)
         self._read(step)
         for mark in (f"ProfilerStep#{step}", "decodeprof.step phase=decode"):
@@ -241,12 +257,12 @@ class _Run:
         self._op(("aten::item", "aten::_local_scalar_dense"), step, inside)
 
 
-def steps_for(megabytes: float) -> int:
+def steps_for(megabytes: float, model: Model = QWEN) -> int:
     """Steps that make a file of about this size."""
-    return max(round(megabytes * 1e6 / (_BYTES_PER_KERNEL * KERNELS_PER_LAYER * LAYERS)), 3)
+    return max(round(megabytes * 1e6 / (_BYTES_PER_KERNEL * model.kernels)), 3)
 
 
-def write(path: Path, *, steps: int) -> Truth:
+def write(path: Path, *, steps: int, model: Model = QWEN) -> Truth:
     """Write a trace of so many decode steps."""
 
     def nothing(_: str) -> None:
@@ -262,8 +278,8 @@ def write(path: Path, *, steps: int) -> Truth:
 
         file.write(_HEAD)
         # Kineto writes ops first and what CUPTI gave behind them: the program runs twice.
-        _Run(steps, put, nothing).truth()
-        truth = _Run(steps, nothing, put).truth()
+        _Run(steps, model, put, nothing).truth()
+        truth = _Run(steps, model, nothing, put).truth()
         end = _us(OFFSET_NS + 86_400 * 10**9)
         put(f'\n  {{\n    "name": "process_name", "ph": "M", "ts": {_us(OFFSET_NS)}, "pid": {PID}, '
             '"tid": 0,\n    "args": {\n      "name": "python3"\n    }\n  }')  # fmt: skip

@@ -7,7 +7,8 @@ that decodeprof does not depend on (HolisticTraceAnalysis with its pandas) are l
 environment whose interpreter `--peers` names. Ways take turns, so that other work on the machine
 meets all of them; a way's time is that of its fastest run. Two times are told: that of the clock,
 which other work adds to, and that of the processors, which says what one process takes where it is
-alone. HTA runs once.
+alone. HTA's time grows with the square of the steps: traces of two models of one size in bytes are
+read, one of few large steps, one of many small ones. HTA runs once for each.
 """
 
 from __future__ import annotations
@@ -110,7 +111,10 @@ def _better(known: Taken | str | None, new: Taken | str) -> Taken | str:
         wall_s=min(known.wall_s, new.wall_s),
         cpu_s=min(known.cpu_s, new.cpu_s),
         private_bytes=max(known.private_bytes, new.private_bytes),
-        found=new.found,
+        found={
+            key: min(value, known.found[key]) if key.startswith("parse_") else value
+            for key, value in new.found.items()
+        },
     )
 
 
@@ -132,13 +136,6 @@ def table_of(title: str, taken: dict[str, Taken | str], *, plain_bytes: int, ker
         if isinstance(one, str):
             table.add_row(way, one)
             continue
-        if "parse_cpu_s" in one.found:
-            found = one.found
-            table.add_row(
-                f"{way}, its parse alone", f"{found['parse_wall_s']:.1f} s",
-                f"{found['parse_cpu_s']:.1f} s",
-                f"{found['parse_cpu_s'] / own.cpu_s:.1f}" if isinstance(own, Taken) else "",
-            )  # fmt: skip
         ratio = f"{one.cpu_s / own.cpu_s:.1f}" if isinstance(own, Taken) else ""
         count = one.found.get("kernels")
         table.add_row(
@@ -147,6 +144,14 @@ def table_of(title: str, taken: dict[str, Taken | str], *, plain_bytes: int, ker
             "" if count is None else f"{count / kernels:.1%}",
             f"{one.found['kernel_ns'] / 1e6:,.1f} ms" if "kernel_ns" in one.found else "",
         )  # fmt: skip
+        if "parse_cpu_s" in one.found:
+            found = one.found
+            table.add_row(
+                "  its parse alone", f"{found['parse_wall_s']:.2f} s",
+                f"{found['parse_cpu_s']:.2f} s",
+                f"{found['parse_cpu_s'] / own.found['parse_cpu_s']:.1f}"
+                if isinstance(own, Taken) else "",
+            )  # fmt: skip
     return table
 
 
@@ -157,16 +162,12 @@ def goals_of(taken: dict[str, dict[str, Taken | str]], *, plain_bytes: int) -> I
         taken: by file, then by way.
         plain_bytes: size of the plain file.
     """
+    for name in ("trace.json", "small_steps.json"):
+        yield from _beside_hta(taken[name], name)
     plain, large = taken["trace.json"], taken.get("large.json", {})
-    one, two, hta, packed = plain[ONE], plain[TWO], plain.get(HTA), taken["trace.json.gz"][ONE]
+    one, two, packed = plain[ONE], plain[TWO], taken["trace.json.gz"][ONE]
     if not isinstance(one, Taken) or not isinstance(two, Taken):
         return
-    if isinstance(hta, Taken):
-        parse = hta.found
-        yield _times("HTA, usable ÷ one process", 65, hta.cpu_s / one.cpu_s)
-        yield _times("HTA, usable ÷ two processes, clock", 100, hta.wall_s / two.wall_s)
-        yield _times("HTA, parse ÷ one process", 18, parse["parse_cpu_s"] / one.cpu_s)
-        yield _times("HTA, parse ÷ two processes, clock", 22, parse["parse_wall_s"] / two.wall_s)
     for way in (one, two):
         name = ONE if way is one else TWO
         share = way.private_bytes / plain_bytes
@@ -180,6 +181,23 @@ def goals_of(taken: dict[str, dict[str, Taken | str]], *, plain_bytes: int) -> I
             size = big.private_bytes / 1e6
             what = f"memory for the large file: {name}"
             yield Goal(what, "≤ 500 MB", f"{size:,.0f} MB", size <= 500)
+
+
+def _beside_hta(taken: dict[str, Taken | str], name: str) -> Iterator[Goal]:
+    one, two, hta = taken[ONE], taken[TWO], taken[HTA]
+    if not isinstance(one, Taken) or not isinstance(two, Taken) or not isinstance(hta, Taken):
+        return
+    pairs = [
+        ("usable ÷ one process", 65, hta.cpu_s, one.cpu_s),
+        ("usable ÷ two processes, clock", 100, hta.wall_s, two.wall_s),
+        ("parse ÷ one process's", 18, hta.found["parse_cpu_s"], one.found["parse_cpu_s"]),
+        (
+            "parse ÷ two processes', clock", 22,
+            hta.found["parse_wall_s"], two.found["parse_wall_s"],
+        ),
+    ]  # fmt: skip
+    for what, aim, theirs, ours in pairs:
+        yield _times(f"{name}: HTA, {what}", aim, theirs / ours)
 
 
 def _times(what: str, aim: int, measured: float) -> Goal:
@@ -215,23 +233,31 @@ def report(options: argparse.Namespace, folder: Path) -> None:
     ways = {
         "trace.json": (ONE, TWO, FLOOR, PANDAS, HTA),
         "trace.json.gz": (ONE, PANDAS),
+        "small_steps.json": (ONE, TWO, HTA),
         "large.json": (ONE, TWO),
         "large.json.gz": (ONE,),
     }
     tables: list[Table] = []
     taken: dict[str, dict[str, Taken | str]] = {}
-    for name, megabytes in (("trace.json", options.megabytes), ("large.json", options.large)):
+    for name, megabytes, model in (
+        ("trace.json", options.megabytes, generate.QWEN),
+        ("small_steps.json", options.megabytes, generate.GPT2),
+        ("large.json", options.large, generate.QWEN),
+    ):
         if not megabytes:
             continue
         path = folder / name
-        truth = generate.write(path, steps=generate.steps_for(megabytes))
+        truth = generate.write(path, steps=generate.steps_for(megabytes, model), model=model)
         size = path.stat().st_size
-        for file in (path, pack(path)):
+        packed = (pack(path),) if f"{name}.gz" in ways else ()
+        for file in (path, *packed):
+            before = os.getloadavg()[0]
             found = measure(file, ways[file.name], peers=options.peers, runs=options.runs)
             taken[file.name] = found
             title = (
                 f"{file.name}: {file.stat().st_size / 1e6:,.0f} MB, {size / 1e6:,.0f} MB of text; "
-                f"{truth.kernels:,} kernels, {truth.ops:,} ops"
+                f"{model.name}: {truth.steps:,} steps of {model.kernels} kernels and "
+                f"{truth.ops // truth.steps:,} ops; load {before:.1f} to {os.getloadavg()[0]:.1f}"
             )
             tables.append(table_of(title, found, plain_bytes=size, kernels=truth.kernels))
     goals = Table("aim", "wanted", "measured", "met", title="aims", title_justify="left")
@@ -246,9 +272,11 @@ def report(options: argparse.Namespace, folder: Path) -> None:
 NOTE = (
     "Each row is a process of its own: fastest run, largest memory (pages that belong to no file, "
     "children included). Clock: from the open file to the result. Processors: user and system "
-    "time of all its processes, imports included. '× decodeprof' divides the processors' times. "
-    "HTA runs once, through TraceAnalysis, whose constructor also traces its own allocations; it "
-    "leaves out the last profiler step and rounds times to µs."
+    "time of all its processes, imports included but in rows of a parse alone. '× decodeprof' "
+    "divides the processors' times. HTA runs once, through TraceAnalysis, whose constructor also "
+    "traces its own allocations; it leaves out the last profiler step and rounds times to µs. "
+    "Load: what else wanted the machine's processors, and the ways themselves; where it is above "
+    "their number, the clock says little."
 )
 
 
