@@ -216,6 +216,12 @@ def _run_reference(
             option = {"args": "arg"}.get(name, name.replace("_", "-"))
             raise UsageError(f"`--{option}` is for a target", why="none was named")
     phase = "toy" if target == "toy" else "prefill" if axis == "prompt" else "decode"
+    subject = {"decode": "a decode step", "prefill": "a prompt pass", "toy": "the toy"}[phase]
+    _refuse_options(
+        tuple(name for name in _SETTINGS[phase] if name != axis),
+        f"{subject} over {axis}",
+        "leave it away",
+    )
     spec = {
         "phase": phase,
         "axis": axis,
@@ -236,7 +242,7 @@ def _run_target(
     from decodeprof.capture import Job
     from decodeprof.cli.sweep_target import TargetSweep, run
 
-    _refuse_reference_options()
+    _refuse_options((), "a target", "write `--arg NAME=VALUE`")
     job = Job(
         target=target,
         args=list(options["args"]),
@@ -249,16 +255,26 @@ def _run_target(
     run(TargetSweep(job=job, axis=axis, values=values, seconds=options["seconds"]), out)
 
 
-def _refuse_reference_options() -> None:
-    """Options of the reference say nothing about a target: a silent one would mislead."""
+_SETTINGS = {
+    "decode": ("shape", "layers", "width", "batch", "context", "fused"),
+    "prefill": ("shape", "layers", "width"),
+    "toy": ("layers", "width", "batch"),
+}
+"""What stays the same between the points, where it is not what is varied."""
+_PARAMETERS = {"width": "model_width"}
+_OPTIONS = {"width": "width-of-model"}
+
+
+def _refuse_options(applies: tuple[str, ...], subject: str, hint: str) -> None:
+    """Refuse settings that were given and that say nothing here: a silent one would mislead."""
     context = click.get_current_context()
-    for name in ("shape", "layers", "model_width", "batch", "context", "fused"):
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = {"model_width": "width-of-model"}.get(name, name)
+    for name in _SETTINGS["decode"]:
+        source = context.get_parameter_source(_PARAMETERS.get(name, name))
+        if name not in applies and source is ParameterSource.COMMANDLINE:
             raise UsageError(
-                f"`--{option}` is for the reference decoder",
-                why="a target takes its own arguments",
-                hint="write `--arg NAME=VALUE`",
+                f"`--{_OPTIONS.get(name, name)}` says nothing of {subject}",
+                why=f"what does is {', '.join(applies)}" if applies else "it has its own arguments",
+                hint=hint,
             )
 
 

@@ -287,8 +287,11 @@ def test_where_every_point_failed_the_reasons_are_told(tmp_path: Path, capsys: C
         (["--vary", "batch=1", "--buckets", "1"], "`--buckets` needs `--live`"),
         (["--vary", "batch=1", "--live", "9:1", "--buckets", "8"], "fits no bucket"),
         (["--vary", "prompt=8", "--live", "1:1"], "`--live` is for a sweep over batch"),
-        (["s.py:f", "--vary", "n=1", "--fused"], "`--fused` is for the reference"),
-        (["s.py:f", "--vary", "n=1", "--width-of-model", "8"], "`--width-of-model` is for the"),
+        (["s.py:f", "--vary", "n=1", "--fused"], "`--fused` says nothing of a target"),
+        (["s.py:f", "--vary", "n=1", "--width-of-model", "8"], "`--width-of-model` says nothing"),
+        (["--vary", "prompt=8", "--batch", "4"], "`--batch` says nothing of a prompt pass"),
+        (["--vary", "batch=1", "--batch", "4"], "`--batch` says nothing of a decode step over"),
+        (["toy", "--vary", "batch=1", "--context", "4"], "`--context` says nothing of the toy"),
         (["s.py:f", "--vary", "n=1"], "there is no file `s.py`"),
     ],
 )
