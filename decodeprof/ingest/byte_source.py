@@ -23,6 +23,8 @@ _decompressor: Callable[[int], Any] = _FASTER.decompressobj
 _DAMAGED: tuple[type[Exception], ...] = (zlib.error, _FASTER.error)
 _GZIP_WINDOW = 31
 _GZIP_MAGIC = b"\x1f\x8b"
+# The checksum and the size, behind all of the data.
+_TRAILER_BYTES = 8
 _PACKED_BYTES = 1 << 20
 _PIECE_BYTES = 4 << 20
 _LAST_PIECE_BYTES = 1 << 10
@@ -97,6 +99,8 @@ class GzipSource:
         self.damage = ""
         self._file = file
         self._size_bytes = size_bytes
+        self._used_bytes = 0
+        """Packed bytes before those that are unpacked next."""
         self._pieces: queue.Queue[bytes | InputError] = queue.Queue(_AHEAD)
         self._left = memoryview(b"")
         self._stopped = threading.Event()
@@ -139,9 +143,10 @@ class GzipSource:
         self._pieces.put(end)
 
     def _after(self, what: str) -> str:
-        read = self._file.tell()
-        share = max(self._size_bytes - read, 0) / max(self._size_bytes, 1)
-        return f"{what}; about {share:.0%} of the packed file could not be read"
+        left = max(self._size_bytes - self._used_bytes, 0)
+        if left <= _TRAILER_BYTES:
+            return f"{what}; it was unpacked to its end, but some of it is not what was packed"
+        return f"{what}; the last {left:,} of {self._size_bytes:,} packed bytes were not read"
 
     def _unpack(self) -> None:
         """Put pieces until the end; on damage go over the last piece again in small ones."""
@@ -174,6 +179,7 @@ class GzipSource:
                 if packed:
                     unpacker = _decompressor(_GZIP_WINDOW)
             last = not packed
+            self._used_bytes = self._file.tell() - len(packed)
             most = min(piece_bytes, skip - total) if total < skip else piece_bytes
             piece = b"" if unpacker.eof else unpacker.decompress(packed, most)
             packed = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail

@@ -29,9 +29,11 @@ _ESCAPE = re.compile(
     r"|\\"
 )
 _REPLACEMENT = "\ufffd"
-# What Kineto's logger writes: severity, date, time, process and thread, source line.
+# What Kineto's logger writes (severity, date, time, process and thread, source line), and glog's,
+# which Kineto uses inside some builds of torch: ``I1128 12:00:00.123456 1234 file.cpp:92] text``.
 _LOG_LINE = re.compile(
-    rb"^[ \t]*(?:VERBOSE|DEBUG|INFO|WARNING|ERROR|STAGE):[ \t]?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d.*\n?",
+    rb"^[ \t]*(?:(?:VERBOSE|DEBUG|INFO|WARNING|ERROR|STAGE):[ \t]?\d{4}-\d\d-\d\d|"
+    rb"[VIWEF](?:\d{4}|\d{8})) \d\d:\d\d:\d\d.*\n?",
     re.MULTILINE,
 )
 # A field whose value is text, and the quote that ends it: another field or the event's end follows.

@@ -133,6 +133,29 @@ def test_leading_newlines_and_a_byte_order_mark(layout: str) -> None:
         assert content(parse(head + TEXTS[layout], name="x")) == WHOLE
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_lines_of_glog_before_the_trace(layout: str) -> None:
+    logged = (
+        b"I1128 12:00:00.123456  1234 ActivityProfilerController.cpp:92] Completed Stage: Warm Up\n"
+        b"W20261128 12:00:00 a.cpp:3] {x} [y]\n"
+    )
+    trace = parse(logged + TEXTS[layout], name="x")
+    assert content(trace) | {"caveats": ()} == WHOLE
+    assert trace.caveats == ("the file is not valid JSON: log lines were left out (2)",)
+
+
+def test_damaged_gzip_says_how_much_was_not_read() -> None:
+    packed = gzip.compress(PLAIN, mtime=0)
+    caveat = parse(packed[:-8] + bytes(8), name="x").caveats[0]
+    assert caveat.endswith("it was unpacked to its end, but some of it is not what was packed")
+    # A second member of which the first block is of no kind that there is.
+    half = len(PLAIN) // 2
+    first, second = (gzip.compress(part, mtime=0) for part in (PLAIN[:half], PLAIN[half:]))
+    whole = first + second[:10] + b"\x07" + second[11:]
+    left = f"the last {len(second):,} of {len(whole):,} packed bytes were not read"
+    assert any(left in caveat for caveat in parse(whole, name="x").caveats)
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [
