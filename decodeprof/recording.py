@@ -142,13 +142,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """Unprofiled timing: every sample, and how it was taken."""
 
-    method: str
-    """cuda_events | host_clock | none: how a step's boundaries were timed."""
+    method: str  # cuda_events | host_clock | none: how a step's boundaries were timed
     runs: list[Run] = []
     slope_ns_per_token: int | None = None
     """Wall-time difference of two token counts ÷ tokens: the cross-check; None: not possible."""
-    stopped_by: str = ""
-    """interval | budget | runs: why repetition ended."""
+    stopped_by: str = ""  # interval | budget | runs: why repetition ended
     half_interval_share: float | None = None
     """Half the 95 % interval of the median, over the median, when it ended."""
     graph_ns: list[int] = []
@@ -164,8 +162,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     line: int
     function: str
-    code: str = ""
-    """The source line's text."""
+    code: str = ""  # the source line's text
     stack: list[str] = []
     """``file:line function``, outermost first; the site itself last."""
 
@@ -177,8 +174,7 @@ class SyncEvent(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """0: prefill (or before the first boundary); i: the i-th decode step; -1: no boundaries."""
     site: int
     """Index into the pass's sites."""
-    kind: str
-    """warned (sync-debug) | stream | device | event (gpu_trace)."""
+    kind: str  # warned (sync-debug) | stream | device | event (gpu_trace)
 
 
 class SyncPass(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,8 +182,7 @@ class SyncPass(msgspec.Struct, frozen=True, kw_only=True):
 
     sites: list[Site] = []
     events: list[SyncEvent] = []
-    steps: int = 0
-    """Decode steps in this pass."""
+    steps: int = 0  # decode steps in this pass
 
 
 class CudagraphSkip(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,8 +197,7 @@ class CudagraphSkip(msgspec.Struct, frozen=True, kw_only=True):
 class CompileEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A graph break or a recompile, with its line."""
 
-    kind: str
-    """graph_break | recompile."""
+    kind: str  # graph_break | recompile
     reason: str
     """Its first line; the whole text is in `graph_breaks` or `recompiles`."""
     where: str | None = None
