@@ -51,7 +51,7 @@ def graph_hazards(record: OpRecord) -> list[Hazard]:
         *_scalars(record, pairs),
         *_inputs(record, pairs),
         *_host_tensors(pairs, only_second),
-        *_generators(second),
+        *_generators(record.second.calls),
         *_kept(record.first),
     ]
     return _merged(found, record)
@@ -71,10 +71,12 @@ class _Found:
     count: int = 1
 
 
+def _touches_device(call: OpCall) -> bool:
+    return any(each.on_device for each in (*call.inputs, *call.outputs))
+
+
 def _on_device(step: StepOps) -> list[OpCall]:
-    return [
-        call for call in step.calls if any(each.on_device for each in (*call.inputs, *call.outputs))
-    ]
+    return [call for call in step.calls if _touches_device(call)]
 
 
 def _aligned(
@@ -232,9 +234,12 @@ def _storages(call: OpCall | None, like: TensorRef) -> set[int]:
     return {each.storage for each in call.inputs if each.device == like.device}
 
 
-def _generators(calls: list[OpCall]) -> Iterator[_Found]:
+def _generators(calls: Iterable[OpCall]) -> Iterator[_Found]:
     for call in calls:
-        if call.random and call.own_generator:
+        if call.random and "::" not in call.name:
+            text = f"{call.name} is called in each step; seed once, before the loop"
+            yield _Found("generator", "refused", call, text)
+        elif call.random and call.own_generator and _touches_device(call):
             text = f"{_short(call.name)} draws from a generator of the program's own"
             yield _Found("generator", "refused", call, text)
 
@@ -242,7 +247,8 @@ def _generators(calls: list[OpCall]) -> Iterator[_Found]:
 def _kept(step: StepOps) -> Iterator[_Found]:
     for index in step.kept:
         call = step.calls[index]
-        shape = next((_shape(each) for each in call.outputs if each.on_device), "")
+        # On the device, or memory of the host that the device writes to.
+        shape = next(map(_shape, sorted(call.outputs, key=lambda each: not each.on_device)), "")
         text = f"the result of {_short(call.name)} {shape} is still held a step later"
         yield _Found("kept_output", "wrong", call, text)
 

@@ -141,7 +141,7 @@ class OpRecorder:
             )
         )
         if len(self._steps) == 1:
-            self._follow(len(calls) - 1, inputs, out)
+            self._follow(len(calls) - 1, inputs, out, waited=bool(wait))
 
     def note_wait(self, name: str, wait: str) -> None:
         """Note a call that is no operation and in which the host waits."""
@@ -149,12 +149,23 @@ class OpRecorder:
             place = self._place(sys._getframe(1))
             self._steps[-1][1].append(OpCall(name=name, place=place, wait=wait))
 
-    def _follow(self, index: int, inputs: list[TensorRef], out: Any) -> None:
-        """Remember, without holding it, a storage that the first step's operation made."""
+    def note_seed(self, name: str) -> None:
+        """Note a call that is no operation and that sets where random numbers begin."""
+        if self._recording:
+            place = self._place(sys._getframe(1))
+            self._steps[-1][1].append(OpCall(name=name, place=place, random=True))
+
+    def _follow(self, index: int, inputs: list[TensorRef], out: Any, *, waited: bool) -> None:
+        """Remember, without holding it, a storage that the first step's operation made.
+
+        Memory of the host as well, where the device writes to it: a replay would, too.
+        """
         known = {each.storage for each in inputs}
+        from_device = any(each.on_device for each in inputs) and not waited
         for tensor in tensors_in(out):
             number = storage_number(tensor)
-            if number and number not in known and self._device_of(tensor).type != "cpu":
+            written = from_device or self._device_of(tensor).type != "cpu"
+            if number and number not in known and written:
                 self._made.append((index, StorageWeakRef(tensor.untyped_storage())))
 
     def _ref(self, tensor: Tensor) -> TensorRef:

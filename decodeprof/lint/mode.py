@@ -156,6 +156,16 @@ class PretendMode(TorchDispatchMode):
         if self.recorder is not None:
             self.recorder.note_wait(op, wait.reason)
 
+    def refused(self, op: str, why: str) -> None:
+        """The host does not wait, but a capture would not let it call this."""
+        if self.recorder is not None:
+            self.recorder.note_wait(op, why)
+
+    def seeded(self, op: str) -> None:
+        """Random numbers of the device are drawn from a new beginning."""
+        if self.recorder is not None:
+            self.recorder.note_seed(op)
+
     def _learn(self, func: Any) -> Traits:
         name = operator_name(func)
         schema = getattr(func, "_schema", None)  # Higher-order operators have none.

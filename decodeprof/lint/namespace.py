@@ -31,7 +31,7 @@ _MULTIPROCESSORS = 132
 def patch_namespace(patches: Patches, mode: PretendMode) -> None:
     """Replace what `torch.cuda`, `torch.accelerator` and autocast answer."""
     cuda: Any = torch.cuda
-    for name, value in {**_identity(), **_memory(), **_random()}.items():
+    for name, value in {**_identity(), **_memory(), **_random(mode)}.items():
         patches.set(cuda, name, value)
     for name, value in _memory().items():
         if hasattr(cuda.memory, name):
@@ -40,7 +40,7 @@ def patch_namespace(patches: Patches, mode: PretendMode) -> None:
         patches.set(cuda.profiler, name, _zero)
     _patch_streams(patches, mode)
     _patch_waits(patches, mode)
-    _patch_generator(patches)
+    _patch_generator(patches, mode)
     _patch_autocast(patches)
     _patch_compile(patches, mode)
     _patch_load(patches, mode)
@@ -139,19 +139,31 @@ def _memory() -> dict[str, Any]:
     }
 
 
-def _random() -> dict[str, Any]:
+def _random(mode: PretendMode) -> dict[str, Any]:
     """The GPU's generator is the CPU's: numbers are those of a run on the CPU."""
-    return {
-        "manual_seed": torch.default_generator.manual_seed,
+
+    def seeding(name: str, set_it: Any) -> Any:
+        def call(*args: Any) -> Any:
+            mode.seeded(f"torch.cuda.{name}")
+            return set_it(*args)
+
+        return call
+
+    seed = torch.default_generator.manual_seed
+    setters = {
+        "manual_seed": seed,
         # Called by torch.manual_seed as well, with the same seed.
-        "manual_seed_all": torch.default_generator.manual_seed,
-        "get_rng_state": lambda _device=None: torch.random.get_rng_state(),
+        "manual_seed_all": seed,
         "set_rng_state": lambda state, _device=None: torch.random.set_rng_state(state),
-        "get_rng_state_all": lambda: [torch.random.get_rng_state()],
         "set_rng_state_all": lambda states: torch.random.set_rng_state(states[0]),
-        "initial_seed": torch.random.initial_seed,
         "seed": torch.default_generator.seed,
         "seed_all": torch.default_generator.seed,
+    }
+    return {
+        **{name: seeding(name, set_it) for name, set_it in setters.items()},
+        "get_rng_state": lambda _device=None: torch.random.get_rng_state(),
+        "get_rng_state_all": lambda: [torch.random.get_rng_state()],
+        "initial_seed": torch.random.initial_seed,
         "default_generators": (torch.default_generator,),
     }
 
@@ -213,7 +225,7 @@ def _patch_waits(patches: Patches, mode: PretendMode) -> None:
             patches.set(accelerator, name, value)
 
 
-def _patch_generator(patches: Patches) -> None:
+def _patch_generator(patches: Patches, mode: PretendMode) -> None:
     real: Any = torch.Generator
 
     class Generator(real):  # type: ignore[misc]
@@ -227,6 +239,12 @@ def _patch_generator(patches: Patches) -> None:
         @property
         def device(self) -> torch.device:
             return resolved(self.asked)
+
+        def manual_seed(self, seed: int) -> Any:
+            """Draw from a new beginning."""
+            if self.asked.type == "cuda":
+                mode.seeded("torch.Generator.manual_seed")
+            return real.manual_seed(self, seed)
 
     Generator.__name__ = Generator.__qualname__ = "Generator"
     patches.set(torch, "Generator", Generator)

@@ -14,6 +14,7 @@ from decodeprof.lint.mode import PretendMode
 from decodeprof.lint.whereabouts import resolved
 
 EXPLICIT = "the program asks to wait"
+_ASKS = "the program asks whether the device is done"
 
 
 class PretendStream:
@@ -34,6 +35,7 @@ class PretendStream:
 
     def query(self) -> bool:
         """Whether all work is done: it always is."""
+        self.mode.refused("torch.cuda.Stream.query", _ASKS)
         return True
 
     def wait_stream(self, stream: Any) -> None:
@@ -84,6 +86,7 @@ class PretendEvent:
 
     def query(self) -> bool:
         """Whether it came: it always did."""
+        self.mode.refused("torch.cuda.Event.query", _ASKS)
         return True
 
     def synchronize(self) -> None:

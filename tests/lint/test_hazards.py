@@ -114,6 +114,20 @@ def test_results_that_a_replay_would_overwrite(judge: Any) -> None:
     assert found(report, "kept_output") == [code]
 
 
+def test_random_numbers_that_begin_anew(judge: Any) -> None:
+    report = judge("seeding")
+    assert kinds(report) == {"generator"}
+    assert found(report, "generator") == ["torch.manual_seed(number)"]
+
+
+def test_events_that_are_asked_and_copies_that_are_kept(judge: Any) -> None:
+    report = judge("asking")
+    assert [sync for sync in report.syncs if sync.per_step] == []
+    assert found(report, "sync") == ["while not event.query():"]
+    assert found(report, "kept_output") == ['kept.append(token.to("cpu", non_blocking=True))']
+    assert kinds(report) == {"sync", "kept_output"}
+
+
 def test_memory_of_the_host(judge: Any) -> None:
     report = judge("copying")
     code = "bias = torch.zeros(32).to(DEVICE, non_blocking=True)"

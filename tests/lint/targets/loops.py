@@ -149,6 +149,31 @@ def needs_registered() -> None:
 
 
 @torch.no_grad()
+def seeding(steps: int = STEPS) -> torch.Tensor:
+    """Random numbers begin anew in each step."""
+    token = torch.ones(1, 1, dtype=torch.int64, device=DEVICE)
+    for number in range(steps):
+        torch.manual_seed(number)
+        logits = model(token)[:, -1]
+        token.copy_((logits + torch.rand_like(logits)).argmax(-1, keepdim=True))
+    return token.cpu()
+
+
+@torch.no_grad()
+def asking(steps: int = STEPS) -> torch.Tensor:
+    """The host asks an event, and keeps copies that the device writes to."""
+    token = torch.ones(1, 1, dtype=torch.int64, device=DEVICE)
+    event, kept = torch.cuda.Event(), []
+    for _ in range(steps):
+        token.copy_(model(token)[:, -1].argmax(-1, keepdim=True))
+        kept.append(token.to("cpu", non_blocking=True))
+        event.record()
+        while not event.query():
+            pass
+    return torch.cat(kept)
+
+
+@torch.no_grad()
 def mixing(steps: int = STEPS) -> torch.Tensor:
     """An offset stays on the host; a number without dimensions may."""
     token = torch.ones(1, 1, dtype=torch.int64, device=DEVICE)
