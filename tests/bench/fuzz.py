@@ -5,12 +5,14 @@
 Seeds are stretches of real traces, those that ship and those of the folder that DECODEPROF_TRACES
 names, in every layout. Each input is one with a few random changes of its bytes; it is analysed,
 and its report and page are drawn. What may come out is a report or a `DecodeprofError`, in a few
-seconds. Inputs on which anything else happened are kept in a folder.
+seconds. Inputs on which anything else happened are kept in a folder. They are read in blocks of a
+few kilobytes, as large files are in larger ones.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import gzip
 import json
 import random
@@ -28,6 +30,7 @@ from rich.table import Table
 from decodeprof.cli.pages import page_text
 from decodeprof.diagnosis.pipeline import analyze_path
 from decodeprof.errors import DecodeprofError
+from decodeprof.ingest import torch_trace
 from tests.traces import folder
 from tests.write_kineto import LAYOUTS, Number, lay_out
 
@@ -143,7 +146,12 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, default=Path("fuzz-found"))
+    parser.add_argument("--block-bytes", type=int, default=8192)
+    parser.add_argument("--table", type=Path, help="a file to write the table to")
     options = parser.parse_args()
+    torch_trace.parse_source = functools.partial(  # type: ignore[assignment]
+        torch_trace.parse_source, block_bytes=options.block_bytes
+    )
     texts = seeds()
     kinds: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -169,6 +177,9 @@ def main() -> None:
         table.add_row(f"refused: {reason}", f"{count:,}")
     table.add_row("slowest", f"{slowest:.1f} s")
     Console(width=110).print(table)
+    if options.table is not None:
+        with options.table.open("w", encoding="utf-8") as file:
+            Console(width=110, file=file, color_system=None).print(table)
 
 
 if __name__ == "__main__":
