@@ -110,6 +110,7 @@ def _crossings(swept: Swept, points: Sequence[Point], cost: Range | None) -> lis
         values = [(point.value, ratio(point)) for point in points]
         return [Ratio(at, value, value, value) for at, value in values if value is not None]
 
+    unbent = _unbent(points)
     why_no_host = floors if cost is None and any(p.device_ns is None for p in points) else ""
     host_bound = spread(lambda p: _over(p.device_ns, p.host_ns))
     if not host_bound and cost is None and any(p.device_ns is not None for p in points):
@@ -119,7 +120,7 @@ def _crossings(swept: Swept, points: Sequence[Point], cost: Range | None) -> lis
         crossing("floors", host_bound, why_unknown=why_no_host or floors if on_gpu else NO_GPU),
         crossing(
             "plateau",
-            spread(lambda p: _over(p.eager_ns, p.host_ns)),
+            spread(lambda p: _over(unbent.get(p.value, p.eager_ns), p.host_ns)),
             threshold=PLATEAU,
             bends=True,
             why_unknown=floors if on_gpu else NO_GPU,
@@ -141,6 +142,22 @@ def _crossings(swept: Swept, points: Sequence[Point], cost: Range | None) -> lis
             why_unknown=NO_GRAPH if on_gpu else NO_GPU,
         ),
     ]
+
+
+def _unbent(points: Sequence[Point]) -> dict[int, int]:
+    """The eager step at the last point on its plateau, had the device alone decided it.
+
+    The measured curve bends between that point and the next: it is flat up to where the device's
+    time reaches the host's, and follows the device from there. Beyond the bend it is as much longer
+    than the device floor as at the next point.
+    """
+    known = [p for p in points if p.eager_ns and p.host_ns and p.device_ns]
+    flat = [i for i, p in enumerate(known) if (p.eager_ns or 0) < PLATEAU * (p.host_ns or 0)]
+    if not flat or flat[-1] == len(known) - 1:
+        return {}
+    last, after = known[flat[-1]], known[flat[-1] + 1]
+    eager = round((last.device_ns or 0) * (after.eager_ns or 0) / (after.device_ns or 1))
+    return {last.value: eager} if eager < (last.eager_ns or 0) else {}
 
 
 def sentence(swept: Swept, points: Sequence[Point], floors: Crossing) -> str:
