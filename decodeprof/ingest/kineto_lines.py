@@ -217,7 +217,7 @@ class KinetoLines:
         try:
             return np.fromiter(map(known.__getitem__, texts), np.int64, len(texts))
         except KeyError:
-            new = [text for text in dict.fromkeys(texts) if text not in known]
+            new = list(dict.fromkeys(text for text in texts if text not in known))
         if len(new) * 4 > len(texts):
             self._left -= 1
         self._parse(new)
@@ -345,18 +345,12 @@ def _blanks_of(event: kineto.Event) -> tuple[int, int] | None:
         return None
     args = event.args or kineto.NO_ARGS
     # The older spelling counts where the newer one is not there.
-    spelled = "external" if args.external != NONE else "old_external"
-    external, correlation = getattr(args, spelled), args.correlation
-    rest = [event.name, event.cat, event.pid, event.tid]
-    for field in args.__struct_fields__:
-        value = getattr(args, field)
-        if value is not kineto.NOTHING and value != NONE:
-            if field in (spelled, "correlation") and _mark_of(value):
-                continue
-            rest.append(value)
-    if any(_OURS in (v if isinstance(v, bytes) else _bytes(v)) for v in rest):
-        return None
-    return _mark_of(external), _mark_of(correlation)
+    external = args.external if args.external != NONE else args.old_external
+    blanks = _mark_of(external), _mark_of(args.correlation)
+    read = [event.name, event.cat, event.pid, event.tid, *msgspec.structs.astuple(args)]
+    texts = [_bytes(value) for value in read if value is not kineto.NOTHING and value != NONE]
+    ours = b"\n".join(texts).count(_OURS)
+    return blanks if ours == sum(map(bool, blanks)) else None
 
 
 def _mark_of(value: kineto.Number) -> int:
@@ -364,4 +358,4 @@ def _mark_of(value: kineto.Number) -> int:
 
 
 def _bytes(value: object) -> bytes:
-    return bytes(value) if isinstance(value, msgspec.Raw) else str(value).encode()
+    return bytes(value) if type(value) is msgspec.Raw else str(value).encode()

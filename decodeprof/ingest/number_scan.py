@@ -60,8 +60,7 @@ class Text:
     """A copy of a text, whose numbers can be read and blanked."""
 
     def __init__(self, text: memoryview) -> None:
-        padded = bytearray(text)
-        padded += _PADDING
+        padded = bytearray().join((text, _PADDING))
         self.size = len(text)
         self.data = np.frombuffer(padded, np.uint8)
         words: Any = np.ndarray((len(padded) - _WIDTH + 1,), "<u8", padded, strides=(1,))
