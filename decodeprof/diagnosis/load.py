@@ -192,8 +192,13 @@ def _must_hold_gpu_activity(trace: Trace, name: str) -> None:
         seen = "not one activity on a device" if not len(table) else "copies and sets alone"
         raise InputError(
             f"`{name}` holds launches but no kernels",
-            why=f"{launches:,} launch calls, and {seen}: the profiler got "
-            f"{'nothing' if not len(table) else 'no kernels'} from the driver (CUPTI)",
+            why="\n".join(
+                [
+                    f"{launches:,} launch calls, and {seen}: the profiler got "
+                    f"{'nothing' if not len(table) else 'no kernels'} from the driver (CUPTI)",
+                    *trace.caveats,
+                ]
+            ),
             hint="`decodeprof doctor` on that machine says whether CUPTI gives kernels",
         )
     if trace.kind == "nsys":

@@ -155,6 +155,27 @@ def _moving(read: Sequence[_Read]) -> list[I64] | str:
     return moving_times([one.activity for one in read], [one.rows for one in read])
 
 
+@dataclass(frozen=True)
+class _Counted:
+    """Counts of a stretch; None: not captured."""
+
+    kernels: float
+    launches: float | None
+    graph_launches: float | None
+    syncs: float | None
+
+
+def _of_the_window(diagnosis: Diagnosis) -> _Counted:
+    counts = diagnosis.counts
+    calls = "calls" in diagnosis.source.captured
+    return _Counted(
+        kernels=counts.kernels,
+        launches=counts.launches if calls else None,
+        graph_launches=counts.graph_launches if calls else None,
+        syncs=sum(counts.sync_calls.values()) if calls else None,
+    )
+
+
 def _rank(read: _Read, rank: int, numbered: Numbered, moving: I64 | None) -> Rank:
     starts, ends = read.rows[:, 0], read.rows[:, 1]
     parts: BusyParts = busy_parts(read.activity, starts, ends, moving_ns=moving)
@@ -167,8 +188,7 @@ def _rank(read: _Read, rank: int, numbered: Numbered, moving: I64 | None) -> Ran
         int(((read.activity.start_ns >= start) & (read.activity.start_ns < end)).sum())
         for start, end in read.rows.tolist()
     ]
-    counted, whole = read.counted, read.diagnosis.counts
-    window = read.stretch == "window"
+    counted = _of_the_window(read.diagnosis) if read.stretch == "window" else read.counted
     return Rank(
         rank=rank,
         rank_from=numbered.source,
@@ -180,14 +200,10 @@ def _rank(read: _Read, rank: int, numbered: Numbered, moving: I64 | None) -> Ran
         collective_ns=collective,
         waiting_ns=waiting if moving is not None else None,
         idle_ns=length - compute - collective - waiting,
-        kernels=whole.kernels if window else counted.kernels if counted else None,
-        launches=whole.launches if window else counted.launches if counted else None,
-        graph_launches=whole.graph_launches
-        if window
-        else counted.graph_launches
-        if counted
-        else None,
-        syncs=sum(whole.sync_calls.values()) if window else counted.syncs if counted else None,
+        kernels=counted.kernels if counted else None,
+        launches=counted.launches if counted else None,
+        graph_launches=counted.graph_launches if counted else None,
+        syncs=counted.syncs if counted else None,
         collectives=sum(inside) / len(inside),
         diagnosis=read.diagnosis,
     )

@@ -54,6 +54,7 @@ def _about(diagnosis: Diagnosis, evidence: Evidence) -> Row:
 
 def _concluded(diagnosis: Diagnosis) -> Row:
     counts, steps, floors = diagnosis.counts, diagnosis.steps, diagnosis.floors
+    calls_known = "calls" in diagnosis.source.captured
     return {
         "bound_by": diagnosis.verdict.bound_by,
         "verdict": diagnosis.verdict.sentence,
@@ -68,9 +69,9 @@ def _concluded(diagnosis: Diagnosis) -> Row:
         "floor_bytes_ns": floors.bytes_ns if floors else None,
         "floor_flops_ns": floors.flops_ns if floors else None,
         "total_kernels": counts.kernels,
-        "total_launches": counts.launches,
-        "total_graph_launches": counts.graph_launches,
-        "total_syncs": sum(counts.sync_calls.values()),
+        "total_launches": counts.launches if calls_known else None,
+        "total_graph_launches": counts.graph_launches if calls_known else None,
+        "total_syncs": sum(counts.sync_calls.values()) if calls_known else None,
         "total_busy_ns": sum(device.busy_ns for device in diagnosis.devices),
         "total_span_ns": max((device.span_ns for device in diagnosis.devices), default=None),
     }

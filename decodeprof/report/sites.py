@@ -131,7 +131,7 @@ def _time(ns: int | None) -> Line:
 
 def kernels_section(diagnosis: Diagnosis) -> Section:
     """Kernels of a step: by family, then the names that take longest."""
-    title = "Kernels, whole file"
+    title = "Kernels, whole window"
     if diagnosis.step is not None or diagnosis.prefill is not None:
         title = "Kernels in a decode step" if diagnosis.step else "Kernels in the prefill"
     if not diagnosis.kernels:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,11 @@ from decodeprof.errors import InputError, UsageError
 from decodeprof.model import ranks as contract
 from decodeprof.report.ranks import ranks_view
 from decodeprof.report.terminal import text
+from tests import write_nsys
 from tests.ranks import MOVING_NS, rank_loop, write_rank, write_ranks
 from tests.scenarios import US
 from tests.write_kineto import write
+from tests.write_nsys import as_nsys_sees
 
 
 def test_the_late_rank_is_found_and_what_the_others_wait(tmp_path: Path) -> None:
@@ -137,6 +141,21 @@ def test_stretches_of_different_kinds_are_not_compared(tmp_path: Path) -> None:
     told = text(ranks_view(report), width=100)
     assert "unknown: their figures are of stretches of different kinds" in told
     assert "equally often" not in told
+
+
+def test_calls_that_were_not_captured_are_unknown_and_not_none(tmp_path: Path) -> None:
+    names = ["rank0.sqlite", "rank1.sqlite"]
+    paths = [
+        write_nsys.write(tmp_path / name, as_nsys_sees(rank_loop(steps=0).build()))
+        for name in names
+    ]
+    with closing(sqlite3.connect(paths[1])) as database:
+        database.execute("DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME")
+        database.commit()
+    last = analyze_ranks(paths).ranks[1]
+    assert last.stretch == "window"
+    assert (last.launches, last.graph_launches, last.syncs) == (None, None, None)
+    assert last.kernels
 
 
 def test_the_schema_is_that_of_the_types() -> None:

@@ -51,6 +51,10 @@ class Reader:
         """Texts of StringIds."""
         return self.database.strings(np.unique(ids).tolist())
 
+    def without_text(self, ids: I64, texts: dict[int, str]) -> int:
+        """How many of some ids have no text; -1 is no id."""
+        return int(((ids != NONE) & ~np.isin(ids, list(texts))).sum())
+
     def timed(self, part: Part | None, what: str) -> Part | None:
         """The rows whose times mean something; of the others it is said how many there were."""
         if part is None:

@@ -178,6 +178,7 @@ class Database:
         """The texts of StringIds by id; ids without one are left out."""
         if "StringIds" not in self.tables:
             return {}
+        require(self, self._source("StringIds"), ("id", "value"))
         found: dict[int, str] = {}
         with self._told():
             for number in ids:

@@ -6,8 +6,12 @@ import numpy as np
 
 from decodeprof.ingest.nsys.columns import Part, Reader, drop_zeroes, optional, pids_of
 from decodeprof.ingest.nsys.database import Source, require
+from decodeprof.model.calls import CallKind
 from decodeprof.model.trace import I64, NONE, ActivityKind
 
+_KERNELS, _COPIES, _SETS = (
+    f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET")
+)
 _COPY_NAMES = {
     1: "HtoD",
     2: "DtoH",
@@ -81,7 +85,7 @@ def _part(columns: dict[str, I64], kind: ActivityKind, name: I64) -> Part:
 
 def kernels(reader: Reader) -> Part | None:
     """Kernels; None: the export has no table of them."""
-    source = reader.database.find("CUPTI_ACTIVITY_KIND_KERNEL")
+    source = reader.database.find(_KERNELS)
     if source is None:
         return None
     name = optional(source, "demangledName", "shortName", "mangledName")
@@ -92,6 +96,10 @@ def kernels(reader: Reader) -> Part | None:
     for key in sizes:
         columns[key][columns[key] <= 0] = NONE
     texts = reader.strings(columns["name"])
+    if lost := reader.without_text(columns["name"], texts):
+        reader.caveats.append(
+            f"the names of {lost:,} kernels are not in this export: they are named by number"
+        )
     named = reader.named(columns["name"], lambda i: texts.get(i, f"kernel {i}"))
     return _part(columns, ActivityKind.KERNEL, named)
 
@@ -103,7 +111,7 @@ def _volume(source: Source, what: str) -> str | None:
 
 def copies(reader: Reader) -> Part | None:
     """Memory copies, named as torch.profiler names them."""
-    source = reader.database.find("CUPTI_ACTIVITY_KIND_MEMCPY")
+    source = reader.database.find(_COPIES)
     if source is None:
         return None
     columns = _activity(
@@ -128,7 +136,7 @@ def copies(reader: Reader) -> Part | None:
 
 def sets(reader: Reader) -> Part | None:
     """Memory sets."""
-    source = reader.database.find("CUPTI_ACTIVITY_KIND_MEMSET")
+    source = reader.database.find(_SETS)
     if source is None:
         return None
     columns = _activity(reader, source, {"memory": optional(source, "memKind")})
@@ -147,3 +155,31 @@ def whole_graphs(reader: Reader) -> Part | None:
     columns["graph_node"] = np.full(len(columns["start_ns"]), NONE, np.int64)
     named = reader.named(columns["graph"], lambda i: f"CUDA graph {i}" if i >= 0 else "CUDA graph")
     return _part(columns, ActivityKind.GRAPH, named)
+
+
+_TABLES_OF_CALLS = (
+    (_KERNELS, (CallKind.LAUNCH,), "launch kernels"),
+    (_COPIES, (CallKind.COPY, CallKind.BLOCKING_COPY), "copy"),
+    (_SETS, (CallKind.SET,), "set memory"),
+)
+
+
+def missing_tables(reader: Reader, calls: Part | None) -> list[str]:
+    """Tables without which what some calls ran is not known: their time would pass for idle.
+
+    nsys leaves out a table for which nothing came, so that only calls show what is missing.
+    """
+    if calls is None:
+        return []
+    # Calls that a graph captured run in it, and that may be recorded as a whole.
+    if reader.database.find("CUPTI_ACTIVITY_KIND_GRAPH_TRACE") is not None:
+        return []
+    texts = []
+    for table, kinds, what in _TABLES_OF_CALLS:
+        count = int(np.isin(calls.columns["kind"], [int(kind) for kind in kinds]).sum())
+        if count and reader.database.find(table) is None:
+            texts.append(
+                f"this export has no table {table}, and {count:,} calls {what}: the device counts "
+                "as idle while it did that"
+            )
+    return texts

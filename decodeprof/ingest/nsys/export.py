@@ -132,6 +132,7 @@ def _read(reader: Reader, name: str) -> Export:
     pauses = host.pauses(reader)
     activities = reader.timed(_joined(parts), "device activities")
     read = [part for part in (activities, calls, annotations, syncs) if part is not None]
+    reader.caveats += device.missing_tables(reader, calls)
     origin = min((int(p.columns["start_ns"].min()) for p in read if len(p)), default=0)
     device_table, device_pid = _table(DeviceTable, activities, origin)
     call_table, call_pid = _table(CallTable, calls, origin)

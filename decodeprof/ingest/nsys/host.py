@@ -40,6 +40,17 @@ def calls(reader: Reader) -> Part | None:
     )
     drop_zeroes(columns)
     texts = reader.strings(columns["name"])
+    if len(columns["name"]) and not texts:
+        reader.caveats.append(
+            "this export has no API call's name (table StringIds): which calls launch, wait or "
+            "copy is not known, and none of them is counted"
+        )
+        return None
+    if lost := reader.without_text(columns["name"], texts):
+        reader.caveats.append(
+            f"the names of {lost:,} API calls are not in this export: they are taken for calls "
+            "that neither launch nor wait"
+        )
     bare = {number: bare_name(text) for number, text in texts.items()}
     name = reader.named(columns["name"], lambda i: bare.get(i, f"call {i}"))
     distinct, inverse = np.unique(name, return_inverse=True)
@@ -79,6 +90,8 @@ def ranges(reader: Reader) -> Part | None:
     if source is None:
         return None
     require(reader.database, source, ("start", "end", "eventType", "globalTid"))
+    if optional(source, "text", "textId") is None:
+        require(reader.database, source, ("text", "textId"))
     where = f"eventType IN ({_PUSH_POP}, {_START_END})"
     columns = reader.database.integers(
         source,
@@ -144,8 +157,7 @@ def _nvtx_names(reader: Reader, source: Source, columns: dict[str, I64]) -> I64:
         _overlay(
             name, columns["row"], ((row, reader.names[_nvtx_text(text)]) for row, text in inline)
         )
-    lost = int(((columns["text"] != NONE) & ~np.isin(columns["text"], list(texts))).sum())
-    if lost:
+    if lost := reader.without_text(columns["text"], texts):
         reader.caveats.append(
             f"the texts of {lost:,} NVTX ranges are not in this export: they are named by number"
         )

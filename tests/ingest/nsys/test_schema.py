@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from decodeprof.diagnosis.pipeline import analyze_path
@@ -96,6 +97,53 @@ def test_an_export_without_devices_texts_or_processes_is_read(tmp_path: Path) ->
     trace = read_trace(edited(tmp_path, *(f"DROP TABLE {table}" for table in tables)))
     assert [device.name for device in trace.devices] == [None]
     assert all(name.startswith(("kernel ", "Memcpy ")) for name in names(trace))
+
+
+def test_without_names_no_call_is_counted_as_one_that_does_not_wait(tmp_path: Path) -> None:
+    path = edited(tmp_path, "DROP TABLE StringIds")
+    trace = read_trace(path)
+    assert "calls" not in trace.captured
+    assert trace.caveats == (
+        f"the names of {int((trace.device.kind == 0).sum())} kernels are not in this export: they "
+        "are named by number",
+        "this export has no API call's name (table StringIds): which calls launch, wait or copy is "
+        "not known, and none of them is counted",
+    )
+    found = analyze_path(path).diagnosis
+    assert (found.counts.launches, found.counts.sync_calls) == (0, {})
+    assert found.steps.decode == 0
+
+
+def test_some_names_that_are_missing_are_counted(tmp_path: Path) -> None:
+    whole = read_trace(edited(tmp_path))
+    (tmp_path / "report.sqlite").unlink()
+    trace = read_trace(edited(tmp_path, "DELETE FROM StringIds WHERE value LIKE 'cudaStream%'"))
+    lost = int((whole.calls.kind == CallKind.SYNC).sum())
+    assert lost
+    assert trace.caveats == (
+        f"the names of {lost} API calls are not in this export: they are taken for calls that "
+        "neither launch nor wait",
+    )
+
+
+@pytest.mark.parametrize("column", ["id", "value"])
+def test_names_without_their_columns_are_no_damage(tmp_path: Path, column: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_trace(edited(tmp_path, f"ALTER TABLE StringIds RENAME COLUMN {column} TO other"))
+    assert caught.value.why == f"table StringIds has no {column}"
+
+
+def test_a_table_whose_calls_are_there_is_missing_and_named(tmp_path: Path) -> None:
+    trace = read_trace(edited(tmp_path, "DROP TABLE CUPTI_ACTIVITY_KIND_MEMCPY"))
+    copies = int(np.isin(trace.calls.kind, [CallKind.COPY, CallKind.BLOCKING_COPY]).sum())
+    assert trace.caveats == (
+        f"this export has no table CUPTI_ACTIVITY_KIND_MEMCPY, and {copies} calls copy: the device "
+        "counts as idle while it did that",
+    )
+    (tmp_path / "report.sqlite").unlink()
+    with pytest.raises(InputError) as caught:
+        analyze_path(edited(tmp_path, f"DROP TABLE {KERNELS}"))
+    assert f"this export has no table {KERNELS}" in caught.value.why
 
 
 def test_ranges_without_their_text_are_named_by_number(tmp_path: Path) -> None:
