@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python tests/gpu/keep_sweeps.py DIR [--part toy …] [--note TEXT]
 
-DIR is the folder of the run, unpacked. The traces were cut when they were written.
+DIR is the folder of the run, unpacked. Of the traces, what nothing reads is cut away.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import argparse
 import json
 import shutil
 from pathlib import Path
+
+from fixtures.cut import cut_trace
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "sweeps"
 SHOWS = {
@@ -45,8 +47,10 @@ def keep(source: Path, target: Path, part: str, *, note: str) -> None:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for path in sorted(source.iterdir()):
-        if path.name in FILES or path.name.endswith(".json.gz"):
+        if path.name in FILES:
             shutil.copyfile(path, target / path.name)
+        elif path.name.endswith(".json.gz"):
+            (target / path.name).write_bytes(cut_trace(path, cut_ns=None, first_ns=0)[0])
     first = next(target / name for name in FILES[:2] if (target / name).is_file())
     about = json.loads(first.read_text().splitlines()[0])
     lines = {

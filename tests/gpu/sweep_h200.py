@@ -20,7 +20,6 @@ import statistics
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -238,20 +237,10 @@ def write_traces(part: str, values: dict[int, int], out: Path) -> None:
             count = GRAPH_REPLAYS if graph else steps
             message = record(spec, value, device=device, steps=count, graph=graph)
             if "trace" in message:
-                path.write_bytes(slim(message["trace"]))
+                path.write_bytes(gzip.compress(message["trace"], 6))
                 print(f"{part} {path.name}: {path.stat().st_size:,} bytes", flush=True)
             else:
                 print(f"{part} {path.name}: {message['reason']}", flush=True)
-
-
-def slim(trace: bytes) -> bytes:
-    """The trace without what nothing reads, zipped; as a recording's is cut to a fixture."""
-    from fixtures.cut import cut_trace
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json.gz"
-        path.write_bytes(gzip.compress(trace, 1))
-        return cut_trace(path, cut_ns=None, first_ns=0)[0]
 
 
 def told(message: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.gpu import sweep_h200
+from tests.gpu.keep_sweeps import keep
 from tests.gpu.sweep_h200 import PARTS, POINTS, run_part, traced, whole_lines, write_traces
 
 
@@ -34,13 +35,17 @@ def test_without_a_crossing_both_ends_are_kept() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*Profiler clears events.*:UserWarning")
-def test_a_trace_is_kept_without_what_nothing_reads(
+def test_a_trace_is_kept_and_cut_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = sweep_h200.SweepSpec(phase="toy", axis="batch", values=(1, 2), layers=2, width=16)
     monkeypatch.setitem(PARTS, "toy", small)
-    write_traces("toy", {2: 3}, tmp_path)
-    text = gzip.decompress((tmp_path / "batch_2.json.gz").read_bytes())
+    (tmp_path / "toy").mkdir()
+    write_traces("toy", {2: 3}, tmp_path / "toy")
+    (tmp_path / "toy" / POINTS).write_text('{"device": "NVIDIA H200", "torch": "2"}\n')
+    keep(tmp_path / "toy", tmp_path / "kept", "toy", note="")
+    assert 'device = "NVIDIA H200"' in (tmp_path / "kept" / "PROVENANCE.toml").read_text()
+    text = gzip.decompress((tmp_path / "kept" / "batch_2.json.gz").read_bytes())
     events = json.loads(text)["traceEvents"]
     assert sum(e["name"] == "decodeprof.step phase=decode" for e in events) == 3
     assert any("Input Dims" in e["args"] for e in events)
