@@ -90,8 +90,8 @@ def main() -> int:
         run_part(parts[0], arguments.out / parts[0], arguments.seconds or SECONDS[parts[0]])
         return 0
     write_ceilings(arguments.out)
-    gpus: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for gpu in range(arguments.gpus):
+    gpus: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for gpu in visible(arguments.gpus, os.environ.get("CUDA_VISIBLE_DEVICES")):
         gpus.put(gpu)
 
     def start(part: str) -> None:
@@ -108,7 +108,13 @@ def main() -> int:
     return 0
 
 
-def run_child(part: str, out: Path, seconds: float, *, gpu: int) -> None:
+def visible(count: int, told: str | None) -> list[str]:
+    """The GPUs to use, out of those that this process was told to use."""
+    known = [name for name in (told or "").split(",") if name]
+    return known[:count] if known else [str(index) for index in range(count)]
+
+
+def run_child(part: str, out: Path, seconds: float, *, gpu: str) -> None:
     """A profiler stays attached to its process: the next part's times need a fresh one."""
     folder = out / part
     folder.mkdir(exist_ok=True)
@@ -120,7 +126,7 @@ def run_child(part: str, out: Path, seconds: float, *, gpu: int) -> None:
         done = subprocess.run(
             [*command, "--seconds", str(seconds)],
             timeout=seconds + GRACE_SECONDS,
-            env=os.environ | {"CUDA_VISIBLE_DEVICES": str(gpu)},
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": gpu},
         )
         ended = f"exit {done.returncode}"
     except subprocess.TimeoutExpired:

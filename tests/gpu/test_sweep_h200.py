@@ -11,7 +11,7 @@ import pytest
 
 from tests.gpu import sweep_h200
 from tests.gpu.keep_sweeps import keep
-from tests.gpu.sweep_h200 import PARTS, POINTS, run_part, traced, whole_lines, write_traces
+from tests.gpu.sweep_h200 import PARTS, POINTS, run_part, traced, visible, whole_lines, write_traces
 
 
 def timed(value: int, eager: int, graph: int) -> dict[str, Any]:
@@ -27,6 +27,12 @@ def test_the_point_behind_the_crossing_is_the_first_where_a_graph_gains_nothing(
         1: 3,
         2: 2,
     }
+
+
+def test_the_gpus_are_those_that_were_told() -> None:
+    assert visible(1, "3") == ["3"]
+    assert visible(2, "5,6,7") == ["5", "6"]
+    assert visible(2, None) == visible(2, "") == ["0", "1"]
 
 
 def test_without_a_crossing_both_ends_are_kept() -> None:
