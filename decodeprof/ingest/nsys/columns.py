@@ -62,7 +62,8 @@ class Reader:
         start, end = part.columns["start_ns"], part.columns["end_ns"]
         # CUPTI writes 0 for both where it could not collect them; NULL was read as -1.
         absent = ((start == 0) & (end == 0)) | (start == NONE) | (end == NONE)
-        whole = ~absent & (end >= start) & (np.abs(start) < LATEST_NS) & (end < LATEST_NS)
+        # Not by np.abs: the least number of all has no positive counterpart.
+        whole = ~absent & (start > -LATEST_NS) & (start <= end) & (end < LATEST_NS)
         lost = int((~whole).sum())
         if not lost:
             return part

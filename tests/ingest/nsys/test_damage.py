@@ -149,6 +149,7 @@ def test_a_name_with_marks_of_its_own(tmp_path: Path) -> None:
         '"end" = start - 1',
         'start = 0, "end" = 0',
         'start = 9223372036854775000, "end" = 9223372036854775807',
+        "start = -9223372036854775808",
         'start = start - 9223372036854775000, "end" = "end" - 9223372036854775000',
     ],
 )
