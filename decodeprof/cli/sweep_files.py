@@ -182,7 +182,7 @@ def _fields(message: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "failed":
         return {"failed": message.get("reason")}
     if kind == "timed":
-        kept = ("eager_ns", "graph_ns", "tokens", "flops", "launch_ns")
+        kept = ("eager_ns", "graph_ns", "tokens", "flops", "launch_ns", "node_ns")
         found = {name: message[name] for name in kept if name in message}
         weights, cache = message.get("weight_bytes"), message.get("kv_bytes")
         if weights is not None and cache is not None:

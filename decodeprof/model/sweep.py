@@ -39,6 +39,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Kernel start − start of its launch call, summed over an eager step's kernels."""
     launch_ns: int | None = None
     """Host time of one tiny launch beside this point: tells the host's drift."""
+    node_ns: int | None = None
+    """Time of a node of always the same graph beside this point: tells the device's clocks."""
     host_ns: int | None = None
     """Host work of a step, where it was measured by itself."""
     device_ns: int | None = None

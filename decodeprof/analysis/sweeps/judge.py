@@ -85,7 +85,7 @@ def judge(swept: Swept) -> Sweep:
         )
         or foreseen(points, crossings[0]),
         plans=list(swept.plans),
-        caveats=[*swept.caveats, *uncounted, *_caveats(drift)],
+        caveats=[*swept.caveats, *uncounted, *_caveats(drift), *_clocks(measured)],
     )
 
 
@@ -212,6 +212,21 @@ def _drift(points: Sequence[Measured], again_ns: Sequence[int]) -> float | None:
     first = median(points[0].eager_ns) if points else None
     again = median(again_ns)
     return None if not first or again is None else again / first - 1
+
+
+def _clocks(points: Sequence[Measured]) -> list[str]:
+    """That the device was not equally fast at all points, told by a graph of tiny kernels."""
+    known = {point.value: point.node_ns for point in points if point.node_ns}
+    if not known or max(known.values()) <= (1 + DRIFT_SHARE) * min(known.values()):
+        return []
+    slow, fast = max(known, key=known.__getitem__), min(known, key=known.__getitem__)
+    return [
+        "the device's clocks moved: a node of the same graph took "
+        f"{units.time(known[slow])} beside point {slow:,} and {units.time(known[fast])} beside "
+        f"{fast:,}, so that times of points compare to "
+        f"{units.share(known[slow] / known[fast] - 1)} only; eager and graph of one point were "
+        "sampled in turn"
+    ]
 
 
 def _caveats(drift: float | None) -> list[str]:

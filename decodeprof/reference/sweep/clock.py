@@ -9,10 +9,14 @@ in turn, so that all of it is measured in one state.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import torch
+
+from decodeprof.reference.graphs import capture
 
 SAMPLES = 7
 """The median of so few is known to a few percent where the host is quiet."""
@@ -30,6 +34,8 @@ SETTLED = 1.1
 MOST_WARM_UPS = 8
 LAUNCHES = 200
 """Far fewer than the launch queue holds: none of them waits."""
+NODES, NODE_RUNS = 1_000, 5
+"""Enough of both for the time of a node to 1 %, in 20 ms."""
 
 
 def samples_ns(step: Callable[[], None], *, on_device: bool) -> list[int]:
@@ -98,6 +104,33 @@ def launch_ns() -> int:
     took = time.perf_counter_ns() - began
     torch.cuda.synchronize()
     return took // LAUNCHES
+
+
+class Speed:
+    """The speed that the device has at a moment, told by a graph of tiny kernels.
+
+    Its clocks move by a sixth and more, for seconds or minutes, with what it and its neighbours do;
+    the time of a node of always the same graph tells by how much.
+    """
+
+    def __init__(self) -> None:
+        one = torch.zeros(1, device="cuda")
+
+        def adds() -> None:
+            for _ in range(NODES):
+                one.add_(1)
+
+        self._graph = capture(
+            adds,
+            pool=torch.cuda.graph_pool_handle(),
+            generator=torch.Generator("cuda"),
+            kept=nullcontext(),
+        )
+
+    def node_ns(self) -> int:
+        """Time of a node, its kernel and the gap to the next one included."""
+        runs = [_seconds(self._graph.replay, 1, on_device=True) for _ in range(NODE_RUNS)]
+        return round(statistics.median(runs) / NODES * 1e9)
 
 
 def _seconds(step: Callable[[], None], steps: int, *, on_device: bool) -> float:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from decodeprof.reference.graphs import CapturedGraph, capture
-from decodeprof.reference.sweep.clock import launch_ns, load, samples_in_turn, samples_ns
+from decodeprof.reference.sweep.clock import Speed, launch_ns, load, samples_in_turn, samples_ns
 from decodeprof.reference.sweep.counts import count, trace
 from decodeprof.reference.sweep.spec import SweepSpec
 from decodeprof.reference.sweep.subjects import Builder, Subject
@@ -172,6 +172,7 @@ def _timed(subject: Subject, *, on_device: bool) -> Message:
     return {
         **message,
         "eager_ns": eager_ns,
+        "node_ns": Speed().node_ns(),
         "launch_ns": launch_ns(),
         "graph_ns": graph_ns,
         "capture_seconds": graph.seconds,

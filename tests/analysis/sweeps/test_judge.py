@@ -100,6 +100,14 @@ def test_a_sweep_that_begins_beyond_the_crossing_says_so() -> None:
     assert "device-bound" in sweep.sentence
 
 
+def test_a_device_whose_clocks_moved_is_said_to_have() -> None:
+    steady = swept(point(1, 1_000, node_ns=1_000), point(2, 1_000, node_ns=1_040))
+    assert steady.caveats == []
+    (caveat,) = swept(point(1, 1_000, node_ns=1_200), point(2, 1_000, node_ns=1_000)).caveats
+    assert "took 1.20 µs beside point 1 and 1 µs beside 2" in caveat
+    assert "compare to 20 % only" in caveat
+
+
 def test_today_stands_on_a_side() -> None:
     sweep = swept(line(4), line(64), today=4)
     assert sweep.sentence.startswith(
