@@ -17,7 +17,7 @@ from decodeprof.capture.job import Job, Order, Progress
 from decodeprof.capture.process import run_child
 from decodeprof.capture.supervise import ending
 from decodeprof.capture.target import parse_spec
-from decodeprof.errors import TargetError, UsageError
+from decodeprof.errors import EXIT_INTERRUPTED, TargetError, UsageError
 from decodeprof.model.lint import LintRun
 
 _CHILD = "decodeprof.lint.child"
@@ -56,7 +56,10 @@ def run_lint(
     if told.asked_wrongly:
         raise UsageError(told.what, why=told.why, hint=told.hint)
     why = "\n".join([told.why, *_until_then(run)]).strip()
-    raise TargetError(told.what, why=why, hint=told.hint)
+    stopped = TargetError(told.what, why=why, hint=told.hint)
+    if outcome.ended_by == "interrupt":
+        stopped.exit_code = EXIT_INTERRUPTED
+    raise stopped
 
 
 def _until_then(run: LintRun | None) -> list[str]:

@@ -53,6 +53,7 @@ def test_without_a_gpu_lint_is_pointed_to(script: Path) -> None:
         (["--bucket", "batch=one"], "is not of the form argument=value,value"),
         (["--bucket", "=1"], "is not of the form argument=value,value"),
         (["--arg", "new_tokens"], "is not of the form name=value"),
+        (["--device", "gpu"], "`gpu` is no device"),
     ],
 )
 def test_what_is_asked_wrongly_runs_nothing(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from decodeprof.errors import EXIT_INTERRUPTED
 from decodeprof.model.lint import LintReport
 
 pytest.importorskip("torch")
@@ -82,3 +85,27 @@ def test_a_target_that_misbehaves_ends_in_a_message(
     assert "Traceback" not in done.stderr
     for word in words:
         assert word in done.stderr
+
+
+def test_ctrl_c_ends_in_a_message_and_its_exit_code() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "decodeprof", "lint", f"{LOOPS}:hangs"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell that started the tests in the background has it ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "first call" in line:
+                break
+        time.sleep(1)  # The call has begun by then, on any machine that is not at a standstill.
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == EXIT_INTERRUPTED
+    assert out == ""
+    assert "stopped by Ctrl-C in call 1" in err
+    assert "Traceback" not in err

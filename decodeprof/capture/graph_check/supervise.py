@@ -17,7 +17,7 @@ from decodeprof.capture.graph_check.buckets import parse_bucket
 from decodeprof.capture.graph_check.files import RUN_FILE
 from decodeprof.capture.job import Failed, Job, Order, Progress
 from decodeprof.capture.process import run_child
-from decodeprof.capture.supervise import ending
+from decodeprof.capture.supervise import check_device, ending
 from decodeprof.capture.target import parse_spec
 from decodeprof.errors import EXIT_INTERRUPTED, TargetError, UsageError
 from decodeprof.model.graph_check import GraphCheckRun
@@ -42,6 +42,7 @@ def check_graph(job: Job, *, progress: Callable[[Progress], None]) -> GraphCheck
     """
     spec = parse_spec(job.target)
     parse_arguments(job.args)
+    check_device(job.device)
     for bucket in job.buckets:
         parse_bucket(bucket)
     with tempfile.TemporaryDirectory(prefix="decodeprof-graph-") as folder:
