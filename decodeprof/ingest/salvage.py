@@ -122,13 +122,20 @@ def _loose(raw: msgspec.Raw, losses: Losses) -> kineto.Event | None:
     return kineto.Event(
         ph=loose.ph,
         cat=loose.cat,
-        name=str(loose.name),
+        name=_name(loose.name),
         pid=loose.pid,
         tid=loose.tid,
         ts=loose.ts,
         dur=loose.dur,
         args=args,
     )
+
+
+def _name(value: object) -> str:
+    """What stands in a name's place, as text; lists and objects as the JSON that they are."""
+    if isinstance(value, list | dict):
+        return msgspec.json.encode(value).decode("utf-8", "replace")
+    return str(value)
 
 
 def _mended(piece: bytes, losses: Losses) -> list[kineto.Event]:

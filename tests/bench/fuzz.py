@@ -6,12 +6,14 @@ Seeds are stretches of real traces, those that ship and those of the folder that
 names, in every layout. Each input is one with a few random changes of its bytes; it is analysed,
 and its report and page are drawn. What may come out is a report or a `DecodeprofError`, in a few
 seconds. Inputs on which anything else happened are kept in a folder. They are read in blocks of a
-few kilobytes, as large files are in larger ones.
+few kilobytes, as large files are in larger ones; once by the forms of events where that can be, and
+once by the parser alone, which must find the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import gzip
 import json
@@ -31,6 +33,10 @@ from decodeprof.cli.pages import page_text
 from decodeprof.diagnosis.pipeline import analyze_path
 from decodeprof.errors import DecodeprofError
 from decodeprof.ingest import torch_trace
+from decodeprof.ingest.blocks import Surroundings, UnknownLayoutError, read_blocks
+from decodeprof.ingest.byte_source import source_of
+from decodeprof.ingest.gather import Rows
+from decodeprof.ingest.kineto_lines import KinetoLines
 from tests.traces import folder
 from tests.write_kineto import LAYOUTS, Number, lay_out
 
@@ -50,7 +56,7 @@ class Outcome:
     """What came of one input."""
 
     kind: str
-    """read | read, with caveats | refused | escaped | slow"""
+    """read | read, with caveats | refused | escaped | slow | two readings"""
     text: str
     seconds: float
 
@@ -140,6 +146,39 @@ def outcome(data: bytes, path: Path) -> Outcome:
     return Outcome("slow" if seconds > SLOW_S and kind != "escaped" else kind, text, seconds)
 
 
+def two_readings(data: bytes, *, block_bytes: int) -> list[str]:
+    """In what the fast way of reading differs from the parser; nothing, if all is well."""
+    by_form, by_parser = (_reading(data, block_bytes, way) for way in (KinetoLines, None))
+    return [key for key in by_form.keys() | by_parser if by_form.get(key) != by_parser.get(key)]
+
+
+def _reading(data: bytes, block_bytes: int, way: type[KinetoLines] | None) -> dict[str, Any]:
+    rows, around = Rows(), Surroundings()
+    source = source_of(data)
+    try:
+        reader = None if way is None else way(rows)
+        for events in read_blocks(source, around, reader=reader, block_bytes=block_bytes):
+            rows.add(events)
+    except (UnknownLayoutError, DecodeprofError) as error:
+        return {"error": repr(error)}
+    finally:
+        source.close()
+    found: dict[str, Any] = {
+        "losses": repr(around.losses), "dropped": +rows.dropped, "events": rows.events,
+        "overhead": sorted(rows.overhead), "tail": around.tail,
+    }  # fmt: skip
+    named = {"name": rows.names.all(), "thread": rows.threads.all(), "detail": rows.details.all()}
+    for name, columns in rows.tables().items():
+        table = columns.build(origin_ns=0)
+        for field in dataclasses.fields(table):
+            column = getattr(table, field.name).tolist()
+            texts = named.get(field.name)
+            found[f"{name}.{field.name}"] = (
+                column if texts is None else [texts[i] if i >= 0 else None for i in column]
+            )
+    return found
+
+
 def main() -> None:
     """Try so many inputs and print what came of them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -161,11 +200,14 @@ def main() -> None:
             chance = random.Random(number)
             data = mutated(chance.choice(texts), chance)
             one = outcome(data, Path(temporary) / "trace.json")
+            differ = two_readings(data, block_bytes=options.block_bytes)
+            if differ:
+                one = Outcome("two readings", ", ".join(differ), one.seconds)
             kinds[one.kind] += 1
             slowest = max(slowest, one.seconds)
             if one.kind == "refused":
                 reasons[one.text] += 1
-            if one.kind in ("escaped", "slow"):
+            if one.kind in ("escaped", "slow", "two readings"):
                 options.keep.mkdir(exist_ok=True)
                 (options.keep / f"{number}.json").write_bytes(data)
                 last = one.text.strip().splitlines()[-3:]

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.fuzz import mutated, outcome, stretches
+from tests.bench.fuzz import mutated, outcome, stretches, two_readings
 from tests.build import TraceBuilder
+from tests.scenarios import decode_loop
 from tests.traces import folder, needs_traces
-from tests.write_kineto import kineto
+from tests.write_kineto import LAYOUTS, kineto
 
 INPUTS = 100
+READINGS = 40
 
 
 def escaped(texts: list[bytes], path: Path, first: int) -> list[str]:
@@ -40,6 +42,14 @@ def test_damaged_traces_of_others(tmp_path: Path) -> None:
     small = [p for p in sorted(place.rglob("*.json.gz")) if p.stat().st_size < 600_000]
     texts = [text for i, path in enumerate(small) for text in stretches(path, i)]
     assert escaped(texts, tmp_path / "trace.json", 1_000_000) == []
+
+
+def test_damaged_or_not_the_fast_way_of_reading_finds_what_the_parser_finds() -> None:
+    texts = [kineto(decode_loop(steps=4, layers=6).build(), name) for name in LAYOUTS[:2]]
+    for number in range(READINGS):
+        chance = random.Random(number)
+        text = mutated(chance.choice(texts), chance) if number else texts[0]
+        assert two_readings(text, block_bytes=chance.choice((3_000, 20_000))) == [], number
 
 
 def test_every_undamaged_seed_of_a_recording_is_read(tmp_path: Path) -> None:

@@ -322,6 +322,11 @@ def test_names_that_are_no_text(name: Any) -> None:
     assert read(kernel(0, name=name)).names == (str(name),)
 
 
+def test_a_list_or_an_object_in_a_name_s_place_is_its_text() -> None:
+    assert read(kernel(0, name={"ph": "X"})).names == ('{"ph":"X"}',)
+    assert read(kernel(0, name=[1, "a"])).names == ('[1,"a"]',)
+
+
 def test_versions_are_told() -> None:
     trace = read(kernel(0), cuda_driver_version=13000, cupti_version="130001")
     assert trace.versions == (("cuda_driver", "13000"), ("cupti", "130001"))
