@@ -283,14 +283,17 @@ class Row:
         return self.recorded - self.predicted, self.today - self.measured
 
 
-def rows(predictions: dict[str, Any], measured: dict[str, Any]) -> tuple[list[Row], list[str]]:
-    """The cases with both figures, and a line on each of the others."""
-    found, missing = [], []
+def rows(
+    predictions: dict[str, Any], measured: dict[str, Any]
+) -> tuple[list[Row], dict[str, list[str]]]:
+    """The cases with both figures, and the names of the others by what is missing."""
+    found: list[Row] = []
+    missing: dict[str, list[str]] = {}
     for case in CASES:
         said, got = predictions["cases"].get(case.name, {}), measured.get(case.name, {})
         if not said.get("predicted_ns") or "after_ns" not in got:
-            why = "no prediction" if not said.get("predicted_ns") else got.get("error", "not run")
-            missing.append(f"{case.name}: {why}")
+            why = "not run" if not said.get("predicted_ns") else got.get("error", "not measured")
+            missing.setdefault(why, []).append(case.name)
             continue
         today, recorded = got["before_ns"], said["recorded_step_ns"] or got["before_ns"]
         found.append(
@@ -314,7 +317,8 @@ def table(predictions: dict[str, Any], measured: dict[str, Any]) -> str:
             f"{row.case.name:<15} {row.case.what_if:<11} {' '.join(ms)} {row.error:+7.1%}  "
             f"{' '.join(saved)}{'' if row.same_speed else '  *'}"
         )
-    lines += missing
+    for why, names in missing.items():
+        lines += textwrap.wrap(f"{why}: {', '.join(names)}", WIDTH)
     if not all(row.same_speed for row in found):
         lines.append("* measured at another speed than the device had in the recording")
     alike = [row for row in found if row.same_speed]
