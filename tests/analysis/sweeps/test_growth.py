@@ -73,7 +73,7 @@ def test_an_expanded_copy_is_bound_by_its_elements() -> None:
 
 
 def test_without_a_measured_rate_of_elements_the_typical_one_of_an_sm_is_taken() -> None:
-    assert Rates(1e9, 1e11, sm_count=100).strided_per_ns == pytest.approx(230)
+    assert Rates(1e9, 1e11, sm_count=100).strided_per_ns == pytest.approx(325)
     assert RATES.strided_per_ns == pytest.approx(0.25)
 
 

@@ -14,7 +14,7 @@ from tests.traces import needs_traces, path_of
 pytestmark = [pytest.mark.traces, needs_traces]
 
 RATES = Rates(4.25e12, 780e12, sm_count=132)
-"""Of the H200 on which it was recorded; the rate of expanded elements was not measured."""
+"""Of the H200 on which it was recorded, as far as they were measured."""
 BUSY_NS = {1: 4_468_000, 16: 4_640_000, 128: 5_970_000}
 """Device busy by rows, each from a profile of its own, of the 0.6B shape launched eagerly."""
 
