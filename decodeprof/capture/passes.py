@@ -32,6 +32,7 @@ _KERNELS = 60_000
 """So many are read back in a few seconds."""
 _NS_PER_KERNEL = 2_000
 """Of a short kernel with its gap; a step that takes longer for each has fewer kernels."""
+_UNSTEADY = "the device changed its speed by itself while this was recorded"
 _CALIBRATED_AT = 1
 """The sample of the node gap at which it was calibrated; the one before is the ceilings'."""
 _OTHER_THREADS = (
@@ -45,12 +46,15 @@ def ceilings(session: Session) -> PassReport:
     """Measure what the device can do."""
     if not session.on_device:
         return PassReport(name="ceilings", status="skipped", reason=NO_DEVICE)
-    measured, problems = ceilings_of.measure()
-    session.change(ceilings=measured)
+    found: list[str] = []
     try:
+        # First of all, while the device is as it was during the timing.
         session.gap_probe = GapProbe()
     except RuntimeError as error:  # CUDA's errors, and too little memory.
-        problems.append(f"node gap: {str(error).splitlines()[0]}")
+        found.append(f"node gap: {str(error).splitlines()[0]}")
+    measured, problems = ceilings_of.measure()
+    session.change(ceilings=measured)
+    problems = [*found, *problems]
     status = "partial" if problems else "done"
     return PassReport(name="ceilings", status=status, reason="; ".join(problems))
 
@@ -152,14 +156,16 @@ def _sample_gap(session: Session) -> None:
 
 
 def _say_unsteady(session: Session, ceilings: Ceilings) -> None:
-    samples = ceilings.node_gap_samples_ns
-    low, high = min(samples), max(samples)
-    if high - low > UNSTEADY_NS:
-        session.caveat(
-            "the device changed its speed by itself while this was recorded: between two nodes of "
-            "a graph it took "
-            f"{low} to {high} ns; what graphs would take is that uncertain"
-        )
+    low, high = min(ceilings.node_gap_samples_ns), max(ceilings.node_gap_samples_ns)
+    if high - low <= UNSTEADY_NS:
+        return
+    # What was said of fewer samples is out of date.
+    others = [text for text in session.recording.caveats if not text.startswith(_UNSTEADY)]
+    session.change(caveats=others)
+    session.caveat(
+        f"{_UNSTEADY}: between two nodes of a graph it took {low} to {high} ns; what graphs would "
+        "take is that uncertain"
+    )
 
 
 def write_scrubbed(session: Session, trace: bytes, *, file: str) -> EventCounts:
