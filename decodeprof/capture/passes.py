@@ -51,7 +51,7 @@ def ceilings(session: Session) -> PassReport:
         # First of all, while the device is as it was during the timing.
         session.gap_probe = GapProbe()
     except RuntimeError as error:  # CUDA's errors, and too little memory.
-        found.append(f"node gap: {str(error).splitlines()[0]}")
+        found.append(f"node gap: {error}")
     measured, problems = ceilings_of.measure()
     session.change(ceilings=measured)
     problems = [*found, *problems]
