@@ -81,6 +81,11 @@ def _sentence(
     if verdict == "unknown":
         return f"{name}: could not tell; {_why_unknown(run.attempts)}."
     rest = f"; {around}" if around else ""
+    if any(each.same_result is False for each in run.attempts):
+        return (
+            f"{name} is captured, and the replays that were compared are the step"
+            f"{_gain(run.attempts)}, but with replays the target returned something else{rest}."
+        )
     return f"{name} is captured, and its replay is the step{_gain(run.attempts)}{rest}."
 
 
@@ -124,7 +129,9 @@ def _why_wrong(attempts: list[Attempt], hazards: list[Hazard]) -> str:
         return f"it failed: {wrong.error.message.splitlines()[0]}"
     where = wrong.differences[0]
     which = "first" if where.input == 1 else "second"
-    return f"{where.name} differs with the {which} input ({where.text})"
+    place = _first(hazards, "scalar")
+    baked = f"; a Python value changes{place}" if place else ""
+    return f"{where.name} differs with the {which} input ({where.text}){baked}"
 
 
 def _first(hazards: list[Hazard], kind: HazardKind) -> str:

@@ -42,6 +42,10 @@ more, so that a step is replaced by a replay and the next one begins."""
 _LATEST = 4
 """Calls of the step before the capture; the others are left for timing."""
 _TIMED_CALLS = 3
+_NO_CALLS_HINT = (
+    "it was called in the call before: what is made anew in each call of the target, its class "
+    "too, is not found again; make it outside of the function, or name the step with `--step`"
+)
 _PHASE_TEXTS = {"import": "importing the script", "setup": "setting up", "call": "ready to call"}
 
 
@@ -96,7 +100,7 @@ class Checking:
             raise CannotCheck(
                 f"the step `{stand.name}` is called {calls} times in one call of the target",
                 why=f"at least {_FEWEST_CALLS} are needed: two are compared, and a few are timed",
-                hint=_few_calls_hint(own),
+                hint=_few_calls_hint(own) if calls else _NO_CALLS_HINT,
             )
         at = max(2, min(_LATEST, calls - 3))
         say("graph-check", "recording two steps")
@@ -169,7 +173,8 @@ class Checking:
         wanted = [key for key in keys if key in chosen] or keys
         # Of several modules that a step calls one after the other, the last stands for it worst.
         key = max(dict.fromkeys(wanted), key=wanted.count)
-        if len(set(wanted)) > 1:
+        often = {each for each in keys if 2 * keys.count(each) >= keys.count(key)}
+        if len(often) > 1:
             self.note(
                 caveats=[
                     *self._run.caveats,

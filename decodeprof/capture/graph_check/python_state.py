@@ -8,6 +8,7 @@ put back so that the step can run again from the same state.
 from __future__ import annotations
 
 import functools
+import random
 import types
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -30,11 +31,59 @@ _LIBRARIES = ("torch", "transformers", "numpy", "functools", "contextlib")
 _OPAQUE = (type, types.ModuleType, types.BuiltinFunctionType, torch.dtype, torch.device)
 
 
+_ABSENT = object()
+
+
+class _Cells:
+    """The variables of the functions around one, as a mapping."""
+
+    def __init__(self, function: types.FunctionType) -> None:
+        cells = function.__closure__ or ()
+        self._cells = dict(zip(function.__code__.co_freevars, cells, strict=False))
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Those that are bound."""
+        found = ((name, self.get(name, _ABSENT)) for name in self._cells)
+        return [(name, value) for name, value in found if value is not _ABSENT]
+
+    def get(self, name: str, otherwise: Any) -> Any:
+        """A variable's value."""
+        try:
+            return self._cells[name].cell_contents
+        except ValueError:
+            return otherwise  # Not bound yet.
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._cells[name].cell_contents = value
+
+
+class _Slots:
+    """The attributes of an object that keeps them in slots, as a mapping."""
+
+    def __init__(self, holder: Any) -> None:
+        self._holder = holder
+        slots = (vars(kind).get("__slots__", ()) for kind in type(holder).__mro__)
+        names = (each for slot in slots for each in ((slot,) if isinstance(slot, str) else slot))
+        self._names = [name for name in names if name not in ("__dict__", "__weakref__")]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Those that are set."""
+        found = ((name, self.get(name, _ABSENT)) for name in self._names)
+        return [(name, value) for name, value in found if value is not _ABSENT]
+
+    def get(self, name: str, otherwise: Any) -> Any:
+        """An attribute's value."""
+        return getattr(self._holder, name, otherwise)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self._holder, name, value)
+
+
 @dataclass(frozen=True)
 class _Held:
     path: str
     holder: Any
-    """A list, or the dict of a mapping or an object."""
+    """A list or a deque, or the dict of a mapping or an object, or what stands for one."""
     was: Any
     """A shallow copy."""
     partial: bool = False
@@ -46,6 +95,8 @@ class Snapshot:
     """What could be reached, as it was."""
 
     held: list[_Held] = field(default_factory=list)
+    random_state: Any = field(default_factory=random.getstate)
+    """Of Python's own random numbers."""
 
     @classmethod
     def take(cls, roots: Mapping[str, Any]) -> Snapshot:
@@ -65,10 +116,10 @@ class Snapshot:
         """Note one value, if it holds others, and give those."""
         if isinstance(value, Tensor):
             return
-        if isinstance(value, list | tuple):
+        if isinstance(value, list | tuple | deque):
             if len(value) > _MOST_ITEMS:
                 return
-            if isinstance(value, list):
+            if not isinstance(value, tuple):
                 self.held.append(_Held(path, value, list(value)))
             yield from ((f"{path}[{index}]", each) for index, each in enumerate(value))
         elif isinstance(value, dict):
@@ -82,14 +133,19 @@ class Snapshot:
             yield path, value.__self__
             yield path, value.__func__
         elif isinstance(value, types.FunctionType):
-            yield from _closure(value)
+            yield from self._look_at_variables("", _Cells(value))
             yield from self._look_at_globals(value)
         else:
             yield from self._look_into_object(path, value)
 
     def _look_into_object(self, path: str, value: Any) -> Iterator[tuple[str, Any]]:
-        attributes = _attributes(value)
-        if attributes is None:
+        if not _is_of_the_program(value):
+            return
+        slots = _Slots(value)
+        if slots.items():
+            yield from self._look_at_variables(path, slots)
+        attributes = getattr(value, "__dict__", None)
+        if not isinstance(attributes, dict):
             return
         self.held.append(_Held(path, attributes, dict(attributes)))
         for name, each in attributes.items():
@@ -100,6 +156,12 @@ class Snapshot:
                 yield from ((f"{path}.{key}", item) for key, item in each.items())
             else:
                 yield f"{path}.{name}", each
+
+    def _look_at_variables(self, path: str, holder: _Cells | _Slots) -> Iterator[tuple[str, Any]]:
+        known = dict(holder.items())
+        if known:
+            self.held.append(_Held(path, holder, known, partial=True))
+        yield from ((f"{path}.{name}" if path else name, each) for name, each in known.items())
 
     def _look_at_globals(self, function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         """The globals that a function names, in code that is no library's."""
@@ -118,16 +180,21 @@ class Snapshot:
                 change = _told(name, before, after)
                 if change is not None:
                     found.setdefault(name, change)
+        if random.getstate() != self.random_state:
+            text = "random numbers of Python's own are drawn"
+            found["random"] = PythonChange(name="random", text=text, kind="value")
         return list(found.values())
 
     def put_back(self) -> None:
         """Make everything as it was; values in tensors are not touched."""
+        random.setstate(self.random_state)
         for held in self.held:
-            if isinstance(held.holder, list):
+            if isinstance(held.holder, list | deque):
                 if not _same_items(held.holder, held.was):
-                    held.holder[:] = held.was
+                    held.holder.clear()
+                    held.holder.extend(held.was)
                 continue
-            new = [key for key in held.holder if key not in held.was and not held.partial]
+            new = () if held.partial else [key for key in held.holder if key not in held.was]
             for key in new:
                 del held.holder[key]
             for key, value in held.was.items():
@@ -145,9 +212,6 @@ class Snapshot:
         return found
 
 
-_ABSENT = object()
-
-
 def roots_of(function: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Where the state of a step may hang: its arguments, its object, and what its code names."""
     plain = getattr(function, "__func__", function)
@@ -160,33 +224,21 @@ def roots_of(function: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return roots
 
 
-def _closure(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    names = function.__code__.co_freevars
-    for name, cell in zip(names, function.__closure__ or (), strict=False):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:
-            continue  # Not bound yet.
-
-
-def _attributes(value: Any) -> dict[str, Any] | None:
-    """An object's own dict; None where it has none, or where nothing of a step's is in it."""
+def _is_of_the_program(value: Any) -> bool:
+    """Whether something of a step's may be in an object's attributes."""
     module = type(value).__module__
     # What watches the step hangs on it too, and must not be put back with it.
     if module.startswith(_OWN):
-        return None
-    if module.startswith(("torch", "numpy")) and not isinstance(value, nn.Module):
-        return None
-    attributes = getattr(value, "__dict__", None)
-    return attributes if isinstance(attributes, dict) else None
+        return False
+    return isinstance(value, nn.Module) or not module.startswith(("torch", "numpy"))
 
 
-def _same_items(one: list[Any], two: list[Any]) -> bool:
+def _same_items(one: list[Any] | deque[Any], two: list[Any]) -> bool:
     return len(one) == len(two) and all(a is b for a, b in zip(one, two, strict=True))
 
 
 def _name(held: _Held, key: Any) -> str:
-    if isinstance(held.holder, list):
+    if isinstance(held.holder, list | deque):
         return f"{held.path}[{key}]"
     if not held.path:
         return str(key)
@@ -194,7 +246,7 @@ def _name(held: _Held, key: Any) -> str:
 
 
 def _changed(held: _Held) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(held.holder, list):
+    if isinstance(held.holder, list | deque):
         if len(held.holder) != len(held.was):
             yield held.path, held.was, list(held.holder)
         for index, (before, after) in enumerate(zip(held.was, held.holder, strict=False)):

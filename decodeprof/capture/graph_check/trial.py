@@ -43,7 +43,7 @@ _TIMES_REPLAYED = 20
 _NS_PER_MS = 1_000_000
 _NOT_REPEATABLE = (
     "the step run twice from the same state gave two results: it changes something that could not "
-    "be put back (memory written by a kernel outside PyTorch's operators, or a file)"
+    "be put back (memory written by a kernel outside PyTorch's operators, an iterator, or a file)"
 )
 
 Step = Callable[..., Any]

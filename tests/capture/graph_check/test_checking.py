@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from decodeprof.analysis.graph_checked import checked
 from decodeprof.capture.graph_check.checking import CannotCheck
 from decodeprof.errors import UsageError
 
@@ -55,6 +56,28 @@ def test_a_counter_of_the_script_is_named_too(check: Check) -> None:
     attempt = only(check("global_counter", step="counted"))
     assert attempt.matches is False
     assert [each.name for each in attempt.python_changes] == ["calls_made"]
+
+
+def test_a_step_of_two_models_is_told_to_be_more_than_one(check: Check) -> None:
+    run = check("two_models")
+    assert only(run).matches
+    assert any("calls several modules" in each for each in run.caveats)
+    assert check("static").caveats == []
+
+
+def test_a_loop_that_keeps_what_a_replay_overwrites_is_told(check: Check) -> None:
+    run = check("kept")
+    assert only(run).matches
+    assert only(run).same_result is False
+    found = checked(run)
+    assert "but with replays the target returned something else" in found.sentence
+    assert found.hazards is not None
+
+
+def test_a_module_whose_class_is_made_anew_is_not_found_again(check: Check) -> None:
+    with pytest.raises(CannotCheck, match="called 0 times") as caught:
+        check("made_anew")
+    assert "make it outside" in caught.value.hint
 
 
 def test_a_cache_that_grows_is_named(check: Check) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import deque
 from typing import Any
 
 import torch
@@ -73,6 +75,39 @@ def test_a_closure_and_the_state_of_modules_are_reached() -> None:
     }
     assert "model.0.seen" in snapshot.tensors()
     assert not any("weight" in name for name in snapshot.tensors())
+
+
+class Slotted:
+    __slots__ = ("position", "unset")
+
+    def __init__(self) -> None:
+        self.position = 5
+
+
+def test_variables_slots_queues_and_random_numbers_are_put_back() -> None:
+    count, slotted, queue = 0, Slotted(), deque([1, 2], maxlen=2)
+    random.seed(3)
+
+    def step() -> float:
+        nonlocal count
+        count += 1
+        slotted.position += 1
+        queue.append(count)
+        return random.random()
+
+    snapshot = Snapshot.take(roots_of(step, {}))
+    drawn = step()
+    assert told(snapshot) == {
+        "count": "0 → 1",
+        "slotted.position": "5 → 6",
+        "queue[0]": "1 → 2",
+        "queue[1]": "2 → 1",
+        "random": "random numbers of Python's own are drawn",
+    }
+    snapshot.put_back()
+    assert snapshot.changes() == []
+    assert (count, slotted.position, list(queue), queue.maxlen) == (0, 5, [1, 2], 2)
+    assert step() == drawn
 
 
 def test_what_refers_to_itself_ends() -> None:

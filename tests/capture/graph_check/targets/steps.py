@@ -72,6 +72,13 @@ class Refusing(nn.Module):
         return y
 
 
+class Twice(nn.Module):
+    """Nothing stands against a graph of it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(2 * x)
+
+
 class Drawing(nn.Module):
     """Random numbers go into the result."""
 
@@ -83,6 +90,7 @@ static_model = Static().to("cuda")
 counting_model = Counting().to("cuda")
 refusing_model = Refusing()
 drawing_model = Drawing()
+twice_model = Twice()
 
 
 @torch.no_grad()
@@ -107,6 +115,34 @@ def counting(new_tokens: int = 12) -> list[float]:
     x = torch.ones(1, WIDTH, device="cuda")
     for _ in range(new_tokens):
         x = counting_model(x)
+    return list(x[0].tolist())
+
+
+@torch.no_grad()
+def two_models(new_tokens: int = 12) -> list[float]:
+    x = static_model.begin()
+    for _ in range(new_tokens):
+        x = twice_model(static_model(x))
+    return list(x[0].tolist())
+
+
+@torch.no_grad()
+def kept(new_tokens: int = 12) -> list[float]:
+    x, results = static_model.begin(), []
+    for _ in range(new_tokens):
+        x = static_model(x)
+        results.append(x)
+    return [float(each.sum()) for each in results]
+
+
+@torch.no_grad()
+def made_anew(new_tokens: int = 12) -> list[float]:
+    class Local(Twice):
+        pass
+
+    model, x = Local(), torch.ones(1, WIDTH, device="cuda")
+    for _ in range(new_tokens):
+        x = model(x)
     return list(x[0].tolist())
 
 
