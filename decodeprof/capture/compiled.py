@@ -22,10 +22,11 @@ _ARTIFACTS = ("cudagraphs", "perf_hints")
 # The prefix may stand twice, and older releases say "cudagraph" or "disabling".
 _SKIP = re.compile(r"(?:skipping|disabling) cudagraphs?\b(?: due to)?", re.I)
 _WHERE = re.compile(r'File "([^"]+)", line (\d+)')
-_GUARD = re.compile(r"^\s*\d+/\d+:\s*")
+_GUARD = re.compile(r"^\s*(\d+/\d+):\s*")
 # "reason=cpu ops, 2 ops" in one release, "partition due to …" in another.
 _CUT = re.compile(r"\breason\s*=|partition(?:ed)? (?:due to|because)", re.I)
 _PARTITIONS = re.compile(r"Created (\d+) graph partitions")
+_WRAPPERS = "torch/_dynamo/"
 _MAX_REASON_LENGTH = 600
 _MAX_LISTED = 50
 
@@ -154,22 +155,39 @@ def _breaks(places: Places) -> list[CompileEvent]:
 
 
 def _recompiled(places: Places) -> list[CompileEvent]:
-    """Recompiles, one for each guard that failed."""
+    """Recompiles, each with a guard that failed."""
     failures: Any = getattr(sys.modules["torch._dynamo.utils"], "guard_failures", {})
     events = []
     for code, reasons in failures.items():
-        for text in map(str, reasons):
+        for text in _one_for_each(list(map(str, reasons))):
             named = _WHERE.search(text)
             file, line = (named[1], named[2]) if named else (code.co_filename, code.co_firstlineno)
+            # A wrapper of dynamo's own around what is compiled is no place of anyone's.
+            ours = _WRAPPERS in file.replace("\\", "/")
             events.append(
                 CompileEvent(
                     kind="recompile",
                     reason=_first_line(places, _GUARD.sub("", text)),
-                    where=f"{places.shorten(file)}:{line}",
+                    where=None if ours else f"{places.shorten(file)}:{line}",
                     function=code.co_name,
                 )
             )
     return events
+
+
+def _one_for_each(reasons: list[str]) -> list[str]:
+    """One reason for each recompile.
+
+    At a recompile dynamo notes why each of the versions compiled so far did not do, ``0/1: …``,
+    ``0/0: …``: the version that is told of most often was there at each of them.
+    """
+    versions = [found[1] if (found := _GUARD.match(text)) else "" for text in reasons]
+    # By frame, of which there are several where a function was compiled more than once.
+    oldest: dict[str, str] = {}
+    for version, _ in Counter(versions).most_common():
+        oldest.setdefault(version.partition("/")[0], version)
+    kept = {"", *oldest.values()}
+    return [text for text, each in zip(reasons, versions, strict=True) if each in kept]
 
 
 def _first_line(places: Places, text: str) -> str:

@@ -148,6 +148,26 @@ def test_graph_breaks_and_recompiles_are_listed() -> None:
     assert all("\n" not in event.reason and "/0:" not in event.reason for event in info.events)
 
 
+def test_a_recompile_is_one_however_many_versions_did_not_do() -> None:
+    import torch._dynamo
+
+    torch._dynamo.reset()
+    torch._dynamo.utils.guard_failures.clear()
+    watch = CompileWatch()
+
+    @torch.compile(backend="eager", dynamic=False)
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    for size in (2, 3, 4, 5):
+        step(torch.ones(size))
+    info = watch.info(Places(str(HERE.parent)))
+    assert info is not None
+    recompiles = [event.reason for event in info.events if event.kind == "recompile"]
+    assert len(info.recompiles) > len(recompiles), "each version has a reason"
+    assert [each.rpartition(" ")[2] for each in recompiles] == ["3", "4", "5"]
+
+
 def test_partitions_are_heard_of_and_nobody_else_is_shown_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -75,7 +75,7 @@ def judge(case: Case) -> Outcome:
             *([_breaks_advice(case)] if breaks else []),
             *([_recompile_advice(case)] if recompiles else []),
         ],
-        where=[place for each in told for place in _where(each)],
+        where=list({(at.file, at.line): at for each in told for at in _where(each)}.values()),
     )
     return Found((found,))
 
