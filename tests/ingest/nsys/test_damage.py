@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import sqlite3
 from contextlib import closing
@@ -45,6 +46,14 @@ def test_a_report_is_told_from_its_export(tmp_path: Path, export: Path) -> None:
     assert "nsys export --type sqlite run.sqlite" in error.hint
     # An export under a report's name needs no nsys.
     assert len(read_trace(export.rename(tmp_path / "run.nsys-rep")).device)
+
+
+def test_a_packed_export_is_told_to_be_unpacked(export: Path) -> None:
+    path = export.with_name("a b.sqlite.gz")
+    path.write_bytes(gzip.compress(export.read_bytes()))
+    error = refused(path)
+    assert error.what.startswith("`a b.sqlite.gz` is packed")
+    assert error.hint == "unpack it first: `gunzip --keep 'a b.sqlite.gz'`"
 
 
 def test_a_database_of_something_else(tmp_path: Path) -> None:
