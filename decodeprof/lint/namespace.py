@@ -19,7 +19,7 @@ from decodeprof.lint.graphs import PretendCapture, graph_class_for
 from decodeprof.lint.mode import PretendMode
 from decodeprof.lint.patches import Patches
 from decodeprof.lint.streams import EXPLICIT, classes_for
-from decodeprof.lint.whereabouts import HOST, put_storage, resolved
+from decodeprof.lint.whereabouts import HOST, put, put_storage, resolved
 
 NAME = "pretended GPU"
 _CAPABILITY = (9, 0)
@@ -32,10 +32,7 @@ def patch_namespace(patches: Patches, mode: PretendMode) -> None:
     """Replace what `torch.cuda`, `torch.accelerator` and autocast answer."""
     cuda: Any = torch.cuda
     for name, value in {**_identity(), **_memory(), **_random(mode)}.items():
-        patches.set(cuda, name, value)
-    for name, value in _memory().items():
-        if hasattr(cuda.memory, name):
-            patches.set(cuda.memory, name, value)
+        _set(patches, name, value)
     for name in ("start", "stop"):
         patches.set(cuda.profiler, name, _zero)
     _patch_streams(patches, mode)
@@ -44,6 +41,7 @@ def patch_namespace(patches: Patches, mode: PretendMode) -> None:
     _patch_autocast(patches)
     _patch_compile(patches, mode)
     _patch_load(patches, mode)
+    _patch_legacy_types(patches)
     nvtx: Any = torch.cuda.nvtx
     for name, value in {
         "range_push": lambda _text: 0,
@@ -54,6 +52,14 @@ def patch_namespace(patches: Patches, mode: PretendMode) -> None:
         "range": lambda *_args, **_kwargs: contextlib.nullcontext(),
     }.items():
         patches.set(nvtx, name, value)
+
+
+def _set(patches: Patches, name: str, value: Any) -> None:
+    """Replace a name of `torch.cuda`, also in the module of its that it comes from."""
+    cuda: Any = torch.cuda
+    for owner in (cuda, cuda.graphs, cuda.memory, cuda.random, cuda.streams):
+        if owner is cuda or name in vars(owner):
+            patches.set(owner, name, value)
 
 
 def _identity() -> dict[str, Any]:
@@ -197,7 +203,7 @@ def _patch_streams(patches: Patches, mode: PretendMode) -> None:
         "is_current_stream_capturing": lambda: mode.tape is not None,
         "make_graphed_callables": lambda callables, *_args, **_kwargs: callables,
     }.items():
-        patches.set(torch.cuda, name, value)
+        _set(patches, name, value)
     patches.set(torch, "Stream", classes.any_stream)
     patches.set(torch, "Event", classes.any_event)
 
@@ -206,7 +212,7 @@ def _patch_waits(patches: Patches, mode: PretendMode) -> None:
     def synchronize(_device: Any = None) -> None:
         mode.waited("torch.cuda.synchronize", Wait(EXPLICIT))
 
-    patches.set(torch.cuda, "synchronize", synchronize)
+    _set(patches, "synchronize", synchronize)
     accelerator: Any = getattr(torch, "accelerator", None)
     if accelerator is None:
         return
@@ -311,6 +317,28 @@ def _patch_load(patches: Patches, mode: PretendMode) -> None:
         return real(file, map_location=place, **rest)
 
     patches.set(torch, "load", load)
+
+
+class _LegacyType(type):
+    """The class of `torch.cuda.FloatTensor` and its kin: constructors, and types to ask for."""
+
+    name: str
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = getattr(torch, cls.name)(*args, **kwargs)
+        if all(isinstance(each, int) for each in args):
+            put(made, resolved("cuda"))  # Sizes alone: there are no values to copy.
+            return made
+        return made.cuda()
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, torch.Tensor) and instance.type() == f"torch.cuda.{cls.name}"
+
+
+def _patch_legacy_types(patches: Patches) -> None:
+    for name in list(vars(torch.cuda)):
+        if name.endswith("Tensor") and hasattr(torch, name):
+            patches.set(torch.cuda, name, _LegacyType(name, (), {"name": name}))
 
 
 def _mapped(map_location: Any, storage: Any, location: str) -> Any:

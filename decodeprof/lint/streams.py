@@ -46,7 +46,7 @@ class PretendStream:
 
     def record_event(self, event: Any = None) -> Any:
         """Record an event here."""
-        event = type(self).event_class() if event is None else event
+        event = type(self).event_class()() if event is None else event
         event.record(self)
         return event
 

@@ -178,6 +178,28 @@ def test_streams_and_events() -> None:
     assert [sync.op for sync in found.syncs] == ["torch.cuda.Event.synchronize"]
 
 
+def test_names_of_the_modules_below_torch_cuda_and_old_types() -> None:
+    with predict() as found:
+        event = torch.cuda.streams.Stream().record_event()
+        assert isinstance(event, torch.cuda.Event)
+        event.synchronize()
+        graph = torch.cuda.graphs.CUDAGraph()
+        x = torch.cuda.FloatTensor(2, 3).fill_(1)
+        assert isinstance(x, torch.cuda.FloatTensor)
+        assert not isinstance(torch.ones(1), torch.cuda.FloatTensor)
+        with torch.cuda.graphs.graph(graph, pool=torch.cuda.graphs.graph_pool_handle()):
+            assert torch.cuda.graphs.is_current_stream_capturing()
+            x.add_(1)
+        graph.replay()
+        assert x.tolist() == [[2.0] * 3] * 2
+        assert torch.cuda.LongTensor([3]).is_cuda
+    assert [sync.op for sync in found.syncs] == [
+        "torch.cuda.Event.synchronize",
+        "Tensor.tolist",
+        "aten::_to_copy",
+    ]
+
+
 def test_random_numbers_are_those_of_the_cpu() -> None:
     torch.manual_seed(3)
     expected = torch.rand(4)
