@@ -29,7 +29,7 @@ from decodeprof.recording import NSYS_FILE, PassReport
 
 CHILD = "decodeprof.capture.nsys_child"
 _SAID_BYTES = 20_000
-"""Of what nsys and the target printed: the end says what went wrong."""
+"""Of what nsys printed: the end says what went wrong."""
 _GENERATED = re.compile(r"^\s+(/\S.*\.(?:nsys-rep|qdrep|qdstrm|sqlite))\s*$", re.MULTILINE)
 """The list of files at the end of what nsys prints."""
 

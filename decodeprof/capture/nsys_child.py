@@ -132,6 +132,10 @@ def run_under_nsys() -> None:
     sys.stdin = open(order)  # noqa: SIM115
     descriptor = os.open(messages, os.O_WRONLY | os.O_APPEND)
     hold(descriptor)
+    # What the target prints was seen before, and is not to be taken for nsys's own words.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for printed in (1, 2):
+        os.dup2(nowhere, printed)
     sys.argv[1:] = [str(descriptor)]
     main(profiled)
 

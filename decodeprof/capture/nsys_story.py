@@ -54,7 +54,7 @@ class Ended:
     """The system's words, where the program could not be run at all."""
     returncode: int = 0
     said: str = ""
-    """The end of what nsys and the target printed."""
+    """The end of what nsys printed."""
     started: bool = False
     """The target's process began."""
     finished: bool = False

@@ -13,11 +13,12 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from decodeprof.capture import Job
 from decodeprof.capture.job import Order
-from decodeprof.capture.nsys import arguments, left_raw, record_nsys
+from decodeprof.capture.nsys import CHILD, arguments, left_raw, record_nsys
 from decodeprof.capture.nsys_watch import agents_of
 from decodeprof.capture.passes import NO_DEVICE
 from decodeprof.diagnosis.pipeline import analyze_path
@@ -218,6 +219,19 @@ def test_the_rest_of_the_diagnosis_stands(tmp_path: Path) -> None:
     assert found.step is not None
     assert found.step.unprofiled_ns is not None
     assert any("The nsys pass failed: nsys collected" in text for text in found.caveats)
+
+
+def test_what_the_target_prints_is_none_of_nsyss_words(tmp_path: Path) -> None:
+    order, messages = tmp_path / "order", tmp_path / "messages"
+    job = Job(target=f"{SCRIPTS}/loop.py:generate", setup="arguments", nsys=True)
+    order.write_bytes(msgspec.json.encode(Order(job=job, out=str(tmp_path / "out"))))
+    messages.touch()
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", CHILD, order, messages], capture_output=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
+    # It ran: this machine's own word on it is there.
+    assert NO_DEVICE in messages.read_text()
 
 
 @needs_nsys
