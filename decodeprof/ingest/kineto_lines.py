@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import compress, pairwise
+from itertools import compress
 from typing import Any, Literal
 
 import msgspec
@@ -89,6 +89,7 @@ class KinetoLines:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
+        self._text = Text()
         self._left = _MOST_NEW_BLOCKS
         self._places: _Places | None = None
         self._to_external = 0
@@ -122,10 +123,11 @@ class KinetoLines:
         return True
 
     def _take(self, block: memoryview) -> None:
-        text = Text(block)
+        text = self._text
+        text.hold(block)
         if text.data[: text.size].min() < ord("\t"):
             raise _NotUnderstoodError  # No JSON, and our marks could be its bytes.
-        newlines = np.flatnonzero(text.data == ord("\n"))
+        newlines = text.places(ord("\n"))
         lines = _event_lines(text, newlines)
         begin = newlines[lines] - 1
         known = text.data[begin[:-1] + _KEY_AT] == ord("p")
@@ -136,8 +138,7 @@ class KinetoLines:
         numbers = self._numbers(text, block, newlines, lines, begin, which) if len(which) else {}
         for mark, runs in numbers.items():
             text.blank(runs, mark)
-        blanked = text.data.tobytes()
-        texts = [blanked[a:b] for a, b in pairwise(begin.tolist())]
+        texts = text.pieces(begin)
         _check_flows(_chosen(texts, flow))
         # What begins otherwise ("name", or another phase) is parsed.
         parsed = _parsed(_chosen(texts, ~(flow | complete)))
@@ -217,7 +218,8 @@ class KinetoLines:
         try:
             return np.fromiter(map(known.__getitem__, texts), np.int64, len(texts))
         except KeyError:
-            new = list(dict.fromkeys(text for text in texts if text not in known))
+            unknown = [form is None for form in map(known.get, texts)]
+            new = list(dict.fromkeys(compress(texts, unknown)))
         if len(new) * 4 > len(texts):
             self._left -= 1
         self._parse(new)

@@ -7,6 +7,7 @@ of numbers costs a few operations of numpy, whatever their digits.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ _MOST_DIGITS = 2 * _WIDTH
 _PLACES = 3
 # So that eight bytes can be taken behind any place.
 _PADDING = bytes(4 * _WIDTH)
+# Pieces that are copied together: they fit what the processor holds, and the allocator keeps.
+_AT_ONCE = 128
 _ZERO, _POINT = ord("0"), ord(".")
 # µs of more than this may not fit int64 as ns.
 _MOST_US = 2**62 // 1000
@@ -57,14 +60,45 @@ class Runs:
 
 
 class Text:
-    """A copy of a text, whose numbers can be read and blanked."""
+    """A copy of a text, whose numbers can be read and blanked.
 
-    def __init__(self, text: memoryview) -> None:
-        padded = bytearray().join((text, _PADDING))
+    Texts that are held one after the other reuse their memory: that of a block is as large as what
+    the allocator gives back to the system, and fetching it anew takes longer than filling it.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._held = bytearray()
+        self.hold(memoryview(b""))
+
+    def hold(self, text: memoryview) -> None:
+        """Copy a text, in place of the one before."""
         self.size = len(text)
-        self.data = np.frombuffer(padded, np.uint8)
-        words: Any = np.ndarray((len(padded) - _WIDTH + 1,), "<u8", padded, strides=(1,))
+        if self.size + len(_PADDING) > len(self._held):
+            self._held = bytearray(self.size + len(_PADDING))
+            self._found = np.empty(len(self._held), np.bool_)
+        self._held[: self.size] = text
+        self._held[self.size : self.size + len(_PADDING)] = _PADDING
+        self.data = np.frombuffer(self._held, np.uint8, self.size + len(_PADDING))
+        words: Any = np.ndarray((self.size + len(_PADDING) - _WIDTH + 1,), "<u8", self._held,
+                                strides=(1,))  # fmt: skip
         self.words: U64 = words
+
+    def places(self, byte: int) -> I64:
+        """Where a byte is in the text."""
+        found = self._found[: self.size]
+        np.equal(self.data[: self.size], byte, out=found)
+        return np.flatnonzero(found)
+
+    def pieces(self, cuts: I64) -> list[bytes]:
+        """What lies between each two of the places, one after the other."""
+        found: list[bytes] = []
+        with memoryview(self._held) as held:
+            for first in range(0, len(cuts) - 1, _AT_ONCE):
+                some = cuts[first : first + _AT_ONCE + 1]
+                text = bytes(held[int(some[0]) : int(some[-1])])
+                found += [text[a:b] for a, b in pairwise((some - some[0]).tolist())]
+        return found
 
     def numbers(self, begin: I64) -> Runs:
         """The digits from each place on: up to 16, without a zero before others."""

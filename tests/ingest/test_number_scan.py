@@ -16,6 +16,13 @@ whole = st.integers(0, 10**16 - 1)
 after = st.sampled_from([b",", b" ", b"}", b"\xff", b"/", b":", b"\n", b"e"])
 
 
+def held(joined: bytes) -> Text:
+    text = Text()
+    text.hold(memoryview(b"1" * 1000))  # What was held before leaves nothing behind.
+    text.hold(memoryview(joined))
+    return text
+
+
 def laid_out(texts: list[bytes], ends: list[bytes]) -> tuple[bytes, np.ndarray]:
     """The texts with something behind each of them, and where they begin."""
     joined, begin = FRONT, []
@@ -29,7 +36,7 @@ def laid_out(texts: list[bytes], ends: list[bytes]) -> tuple[bytes, np.ndarray]:
 def test_whole_numbers_from_both_ends(cases: list[tuple[int, bytes]]) -> None:
     values = [value for value, _ in cases]
     joined, begin = laid_out([b"%d" % value for value in values], [end for _, end in cases])
-    text = Text(memoryview(joined))
+    text = held(joined)
     runs = text.numbers(begin)
     assert runs.value.tolist() == values
     assert runs.length.tolist() == [len(str(value)) for value in values]
@@ -45,15 +52,25 @@ def test_times(cases: list[tuple[int, bool]]) -> None:
         b"%d.%03d" % divmod(ns, 1000) if point else b"%d" % (ns // 1000) for ns, point in cases
     ]
     joined, begin = laid_out(texts, [b", "] * len(texts))
-    runs = Text(memoryview(joined)).times(begin)
+    runs = held(joined).times(begin)
     assert runs.length.tolist() == list(map(len, texts))
     assert runs.value.tolist() == list(map(ns_from_us, texts))
+
+
+@given(st.binary(max_size=3000), st.integers(0, 255))
+def test_places_and_pieces(joined: bytes, byte: int) -> None:
+    text = held(joined)
+    places = text.places(byte)
+    assert places.tolist() == [i for i, b in enumerate(joined) if b == byte]
+    cuts = np.concatenate(([0], places, [len(joined)]))
+    assert b"".join(text.pieces(cuts)) == joined
+    assert text.pieces(cuts)[1:] == [bytes([byte]) + t for t in joined.split(bytes([byte]))[1:]]
 
 
 @given(st.lists(st.binary(max_size=24), min_size=1, max_size=20))
 def test_what_is_no_such_number_is_none(texts: list[bytes]) -> None:
     joined, begin = laid_out(texts, [b","] * len(texts))
-    text = Text(memoryview(joined))
+    text = held(joined)
     number = rb"0|[1-9]\d{0,15}(?!\d)"
     time = rb"(?:0|[1-9]\d{0,15})(?:\.\d{3}(?!\d)|(?![.\d]))"
     for found, expected in ((text.numbers(begin), number), (text.times(begin), time)):
