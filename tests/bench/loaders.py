@@ -36,7 +36,8 @@ ONE, TWO = "decodeprof, one process", "decodeprof, two processes"
 FLOOR, PANDAS, HTA = "msgspec, floor", "json + pandas", "HTA"
 _SCRIPT = Path(__file__).with_name("loader_ways.py")
 _ROOT = Path(__file__).resolve().parents[2]
-_LOOK_EVERY_S = 0.005
+# More often, the looking would take a good share of a processor from what it looks at.
+_LOOK_EVERY_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ def goals_of(taken: dict[str, dict[str, Taken | str]], *, plain_bytes: int) -> I
 
 
 def _beside_hta(taken: dict[str, Taken | str], name: str) -> Iterator[Goal]:
-    one, two, hta = taken[ONE], taken[TWO], taken[HTA]
+    one, two, hta = taken[ONE], taken[TWO], taken.get(HTA)
     if not isinstance(one, Taken) or not isinstance(two, Taken) or not isinstance(hta, Taken):
         return
     pairs = [
@@ -221,6 +222,7 @@ def main() -> None:
     parser.add_argument(
         "--peers", default=sys.executable, help="interpreter that has the peers installed"
     )
+    parser.add_argument("--without", nargs="*", default=[], choices=(FLOOR, PANDAS, HTA))
     parser.add_argument("--folder", type=Path, help="where the traces are, or are made")
     parser.add_argument("--table", type=Path, help="a file to write the tables to")
     options = parser.parse_args()
@@ -252,7 +254,8 @@ def report(options: argparse.Namespace, folder: Path) -> None:
         packed = (pack(path),) if f"{name}.gz" in ways else ()
         for file in (path, *packed):
             before = os.getloadavg()[0]
-            found = measure(file, ways[file.name], peers=options.peers, runs=options.runs)
+            chosen = tuple(way for way in ways[file.name] if way not in options.without)
+            found = measure(file, chosen, peers=options.peers, runs=options.runs)
             taken[file.name] = found
             title = (
                 f"{file.name}: {file.stat().st_size / 1e6:,.0f} MB, {size / 1e6:,.0f} MB of text; "
