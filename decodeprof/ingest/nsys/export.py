@@ -19,6 +19,7 @@ from decodeprof.ingest.nsys import device, host, waits
 from decodeprof.ingest.nsys.columns import Part, Reader, keyed
 from decodeprof.ingest.nsys.database import Database
 from decodeprof.ingest.torch_trace import join
+from decodeprof.model.calls import CallKind
 from decodeprof.model.trace import (
     I64,
     NONE,
@@ -45,7 +46,9 @@ class Process:
     pid: int
     name: str
     activities: int
-    """What it ran on devices."""
+    """What it ran on devices, as far as it was recorded."""
+    launches: int
+    """Its calls that launch kernels or graphs."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Export:
 
     whole: Trace
     processes: tuple[Process, ...]
-    """Those that ran something on a device, the busiest first."""
+    """Those that ran or launched something on a device, the busiest first."""
     device_pid: I64
     sync_pid: I64
     infos: dict[tuple[int, int], DeviceInfo]
@@ -67,13 +70,14 @@ class Export:
             InputError: no such process ran anything on a device.
         """
         if pid is None:
-            if len(self.processes) <= 1:
+            if len(self.processes) <= 1 or not self.processes[0].activities:
                 return self.whole
             pid = self.processes[0].pid
-        if pid not in {each.pid for each in self.processes}:
+        ran = [each for each in self.processes if each.activities]
+        if pid not in {each.pid for each in ran}:
             raise InputError(
                 f"`{self.whole.name}` has no process {pid} with GPU activity",
-                hint=f"name one of these: {_listed(self.processes)}",
+                hint=f"name one of these: {_listed(ran)}",
             )
         if len(self.processes) == 1:
             return self.whole
@@ -108,7 +112,12 @@ class Export:
 
 
 def _listed(processes: Sequence[Process]) -> str:
-    return ", ".join(f"{each.pid} ({each.activities:,} activities)" for each in processes)
+    return ", ".join(
+        f"{each.pid} ({each.activities:,} activities)"
+        if each.activities
+        else f"{each.pid} ({each.launches:,} launches, of which nothing was recorded)"
+        for each in processes
+    )
 
 
 def read_export(path: Path) -> Export:
@@ -166,7 +175,7 @@ def _read(reader: Reader, name: str) -> Export:
     )
     return Export(
         whole=whole,
-        processes=_processes(reader.database, device_pid),
+        processes=_processes(reader.database, device_pid, call_table, call_pid),
         device_pid=device_pid,
         sync_pid=sync_pid,
         infos=infos,
@@ -302,7 +311,9 @@ def _devices(
     return tuple(found)
 
 
-def _processes(database: Database, device_pid: I64) -> tuple[Process, ...]:
+def _processes(
+    database: Database, device_pid: I64, calls: CallTable, call_pid: I64
+) -> tuple[Process, ...]:
     names: dict[object, str] = {}
     source = database.find("PROCESSES")
     if source is not None:
@@ -310,8 +321,12 @@ def _processes(database: Database, device_pid: I64) -> tuple[Process, ...]:
             # Only the program's own name: its folders are nobody's business.
             names[row["pid"]] = str(row["name"] or "").rpartition("/")[2]
     counts = Counter(device_pid.tolist())
-    order = sorted(counts, key=lambda pid: (-counts[pid], pid))
-    return tuple(Process(pid, names.get(pid, ""), counts[pid]) for pid in order)
+    launching = np.isin(calls.kind, [int(CallKind.LAUNCH), int(CallKind.GRAPH_LAUNCH)])
+    launches = Counter(call_pid[launching].tolist())
+    # Activities that name no process may be any one's: then none has lost its own.
+    found = {*counts} if NONE in counts else {*counts, *launches}
+    order = sorted(found, key=lambda pid: (-counts[pid], -launches[pid], pid))
+    return tuple(Process(pid, names.get(pid, ""), counts[pid], launches[pid]) for pid in order)
 
 
 def _first(database: Database, table: str, column: str) -> object:

@@ -260,6 +260,21 @@ class TestSeveralProcesses:
         assert "steps and causes are of process 430 (python3), with 48 activities" in said
         assert "not of 429 (24 activities)" in said
 
+    def test_one_that_launched_and_of_which_nothing_was_recorded_is_named(self, path: Path) -> None:
+        with closing(sqlite3.connect(path)) as database:
+            for kind in ("KERNEL", "MEMCPY"):
+                table = f"CUPTI_ACTIVITY_KIND_{kind}"
+                database.execute(f"DELETE FROM {table} WHERE globalPid >> 24 & 16777215 = 429")
+            database.commit()
+        found = analyze_path(path).diagnosis
+        (said,) = (text for text in found.caveats if "processes" in text)
+        assert "steps and causes are of process 430 (python3), with 48 activities" in said
+        assert "launches, of which nothing was recorded)" in said
+        # The other one's launches are no kernels that this one has lost.
+        assert "have no kernel" not in found.verdict.sentence
+        with pytest.raises(InputError, match="no process 429 with GPU activity"):
+            analyze_path(path, process=429)
+
     def test_another_is_named(self, path: Path, tmp_path: Path) -> None:
         alone = write_nsys.write(tmp_path / "one.sqlite", small())
         named = analyze_path(path, process=429).diagnosis
