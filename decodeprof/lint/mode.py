@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from decodeprof.capture.composite import made_of_others, take_apart
 from decodeprof.capture.op_record import OpRecorder, operator_name, tensors_in
 from decodeprof.capture.waiting import READS_VALUE, Rule, Wait, rule_of
+from decodeprof.lint import wider
 from decodeprof.lint.whereabouts import (
     HOST,
     device_of,
@@ -304,7 +305,7 @@ class PretendMode(TorchDispatchMode):
             self._look_for_host(traits.name, args, device)
         if self.tape is not None:
             self.tape.before(func, args, kwargs)
-        out = func(*args, **kwargs)
+        out = wider.run(func, args, kwargs) if crosses else func(*args, **kwargs)
         self.ran_on_device += crosses or target is not None
         if target is not None and target.type == "cuda":
             self._settle(traits, out, target)

@@ -200,6 +200,19 @@ def test_names_of_the_modules_below_torch_cuda_and_old_types() -> None:
     ]
 
 
+def test_what_only_a_gpu_has_a_kernel_for_runs_in_a_wider_type() -> None:
+    chosen = torch.tensor([0, 2, 2, 3], dtype=torch.int32)
+    with pytest.raises(NotImplementedError):
+        torch.histc(chosen, 4, 0, 3)
+    with predict() as found:
+        counts = torch.histc(chosen.to("cuda"), 4, 0, 3)
+        assert (counts.is_cuda, counts.dtype) == (True, torch.int32)
+        with pytest.raises(NotImplementedError):
+            torch.histc(chosen, 4, 0, 3)
+    assert counts.tolist() == [1, 0, 2, 1]
+    assert found.count == 1  # The move alone.
+
+
 def test_random_numbers_are_those_of_the_cpu() -> None:
     torch.manual_seed(3)
     expected = torch.rand(4)

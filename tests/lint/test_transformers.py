@@ -34,6 +34,9 @@ def model(kind: str, device: str) -> Any:
         made = transformers.GPT2LMHeadModel(transformers.GPT2Config(**GPT2))
     elif kind == "llama":
         made = transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA))
+    elif kind == "mixtral":
+        experts = {"num_local_experts": 4, "num_experts_per_tok": 2}
+        made = transformers.MixtralForCausalLM(transformers.MixtralConfig(**LLAMA, **experts))
     else:
         made = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**LLAMA, head_dim=8))
     return made.eval().to(device)
@@ -67,3 +70,12 @@ def test_tokens_are_those_of_the_cpu(kind: str, way: str) -> None:
     # The stop check reads a value each step, in every way of generating.
     often = [sync for sync in found.syncs if sync.in_prefill >= NEW_TOKENS - 1]
     assert any(sync.place.file == "transformers/generation/utils.py" for sync in often)
+
+
+def test_a_model_that_takes_another_way_on_a_gpu_makes_the_same_tokens() -> None:
+    # Its experts' tokens are counted as whole numbers there, for which the CPU has no kernel.
+    expected = generate("mixtral", "cpu", do_sample=False)
+    with predict() as found:
+        tokens = generate("mixtral", "cuda", do_sample=False)
+    assert torch.equal(tokens, expected)
+    assert found.syncs
