@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from decodeprof.cli.options import Output, PlainOption, debug_option, output_options
+from decodeprof.cli.options import Output, PlainOption, debug_option, output_options, say
 from decodeprof.cli.pages import Page, check_page, page_options, write_page
 from decodeprof.cli.ranks import report_on, traces_of
 from decodeprof.cli.show import show_diagnosis
@@ -57,6 +57,7 @@ def command(
     folds each rank's own diagnosis.
     """
     from decodeprof.diagnosis.pipeline import analyze_path
+    from decodeprof.ingest.nsys_convert import REPORTS
 
     traces = traces_of(paths)
     if len(traces) > 1:
@@ -67,6 +68,8 @@ def command(
     check_page(page, path)
     if perfetto:
         check_timeline_of(path, force=page.force)
+    if path.suffix in REPORTS:
+        say("`nsys export` comes first: minutes, where the report is of gigabytes")
     analyzed = analyze_path(path, process=process)
     show_diagnosis(analyzed.diagnosis, output)
     write_page(analyzed, path, page)

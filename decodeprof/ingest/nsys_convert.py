@@ -84,6 +84,10 @@ _OF_ANOTHER_VERSION = (
 )
 
 
+_FULL = "no space left"
+_NO_ROOM = "the export is written below TMPDIR, and may be as large as the report: make room there"
+
+
 def _run(command: list[str], report: Path, *, made: Path, hint: str = _OF_ANOTHER_VERSION) -> None:
     """Run one of NVIDIA's programs; its exit code alone proves nothing, the file does."""
     program = Path(command[0]).name
@@ -104,6 +108,8 @@ def _run(command: list[str], report: Path, *, made: Path, hint: str = _OF_ANOTHE
         if done.returncode == 0 and made.is_file() and made.stat().st_size:
             return
         said = done.stdout.decode(errors="replace").strip().splitlines()[-_MOST_LINES:]
+        if _FULL in " ".join(said).lower():
+            hint = _NO_ROOM
         ended = f"left with code {done.returncode}" + ("" if done.returncode else ", wrote nothing")
         why = "\n".join([f"`{nsys.shown(command)}` {ended}", *said])
     raise InputError(

@@ -49,7 +49,15 @@ def read_nsys(path: Path) -> Export:
     if path.suffix not in nsys_convert.REPORTS or _is_database(path):
         return read_export(path)
     with nsys_convert.exported(path) as database:
-        export = read_export(database)
+        try:
+            export = read_export(database)
+        except InputError as error:
+            raise InputError(
+                f"what `nsys export` made of `{path.name}` cannot be read",
+                why="\n".join(filter(None, (error.what, error.why))),
+                hint="export it by hand, where there is room, and name the .sqlite: "
+                f"`nsys export --type sqlite {shlex.quote(path.name)}`",
+            ) from None
     return replace(export, whole=replace(export.whole, name=path.name))
 
 

@@ -153,3 +153,25 @@ def test_an_export_that_fails_says_what_was_said(
     assert caught.value.what == "`my report.nsys-rep` could not be exported"
     assert says in caught.value.why
     assert path.read_bytes() == b"not read by decodeprof"
+
+
+def test_an_export_for_which_there_is_no_room_says_where_it_goes(
+    tmp_path: Path, bin_folder: Path
+) -> None:
+    program(bin_folder, "nsys", "#!/bin/sh\necho 'write failed: No space left on device'\nexit 1\n")
+    with pytest.raises(InputError) as caught:
+        read_trace(report(tmp_path, ".nsys-rep"))
+    assert "No space left on device" in caught.value.why
+    assert "TMPDIR" in caught.value.hint
+
+
+def test_an_export_that_came_out_cut_short_is_told_of_the_report(
+    tmp_path: Path, bin_folder: Path, export: Path
+) -> None:
+    export.write_bytes(export.read_bytes()[:9000])
+    program(bin_folder, "nsys", EXPORTS, export=export)
+    with pytest.raises(InputError) as caught:
+        read_trace(report(tmp_path, ".nsys-rep"))
+    assert caught.value.what == "what `nsys export` made of `my report.nsys-rep` cannot be read"
+    assert "is damaged or cut short" in caught.value.why
+    assert "nsys export --type sqlite 'my report.nsys-rep'" in caught.value.hint
