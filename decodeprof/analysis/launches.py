@@ -120,6 +120,14 @@ def kernel_launches(trace: Trace) -> tuple[Bool, Bool]:
     return launching, launching & ~ran
 
 
+def lost_copies(trace: Trace) -> int:
+    """How many calls copy, where the device has no copy at all; 0 where it has any."""
+    if (trace.device.kind == ActivityKind.COPY).any():
+        return 0
+    kinds = (int(CallKind.COPY), int(CallKind.BLOCKING_COPY))
+    return int((np.isin(trace.calls.kind, kinds) & ~captured_into_graphs(trace)).sum())
+
+
 def latency_floors(
     trace: Trace, launches: Launches, *, recorded_ns: int | None, typical_ns: dict[str, int]
 ) -> LatencyFloors:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from decodeprof import units
 from decodeprof.analysis.collectives import collectives_alone, rank_activity
 from decodeprof.analysis.intervals import union
-from decodeprof.analysis.launches import kernel_launches
+from decodeprof.analysis.launches import kernel_launches, lost_copies
 from decodeprof.analysis.steps.find import LOST_SHARE
 from decodeprof.diagnosis.context import unprofiled_step
 from decodeprof.model.diagnosis import IDLE_CAUSES, BoundBy, Verdict
@@ -189,6 +189,13 @@ def without_steps(evidence: Evidence) -> Verdict:
             sentence=f"Cannot tell per step: {found}. Over the whole window the GPU is busy at "
             f"least {share}{_of_what(evidence, busy)}: {units.count(bare.sum())} of "
             f"{units.count(launching.sum())} launches have no kernel in the recording.",
+        )
+    if copies := lost_copies(trace):
+        called = "1 call copies" if copies == 1 else f"{units.count(copies)} calls copy"
+        return Verdict(
+            bound_by="unknown",
+            sentence=f"Cannot tell per step: {found}. Over the whole window the GPU is busy at "
+            f"least {share}: {called}, and no copy is in the recording.",
         )
     return Verdict(
         bound_by="unknown",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,17 @@ class TestGraphsAsAWholeOf2025:
 
 
 class TestEveryTableOf2022:
+    def test_copies_that_are_missing_are_no_idle_time(self, tmp_path: Path) -> None:
+        copy = tmp_path / "mpi.sqlite"
+        copy.write_bytes(path("mpi_2022").read_bytes())
+        with closing(sqlite3.connect(copy)) as database:
+            database.execute("DROP TABLE CUPTI_ACTIVITY_KIND_MEMCPY")
+            database.commit()
+        found = analyze_path(copy).diagnosis
+        assert found.verdict.sentence.endswith(
+            "the GPU is busy at least 8.5 %: 15 calls copy, and no copy is in the recording."
+        )
+
     def test_counts(self) -> None:
         export = read("mpi_2022")
         assert kinds(export) == (5, 15, 0, 0)
