@@ -258,10 +258,10 @@ class PretendMode(TorchDispatchMode):
         """Settle where arguments live that were made inside; whether it is open for the result."""
         given = list(tensors_in([args, list(kwargs.values())]))
         open_yet = [each for each in given if follows(each)]
-        if device is None:
-            return bool(given) and len(open_yet) == len(given)
+        if device is None and not any(_is_array_of_host(each) for each in given):
+            return bool(open_yet)
         for tensor in open_yet:
-            put(tensor, device)
+            put(tensor, device or HOST)
             self._open.discard(tensor.untyped_storage())
         return False
 
@@ -369,7 +369,8 @@ def _is_on_device(value: Any) -> bool:
 
 
 def _is_array_of_host(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dim() > 0 and device_of(value).type == "cpu"
+    array = isinstance(value, Tensor) and value.dim() > 0
+    return array and device_of(value).type == "cpu" and not follows(value)
 
 
 def _device_among(values: Any) -> torch.device | None:

@@ -34,6 +34,14 @@ from decodeprof.lint.whereabouts import (
     storage_device,
 )
 
+_known = {each.__name__ for each in default_devices._device_constructors()}
+_MAKERS = (
+    *((torch, name) for name in sorted(_known - {"tensor", "as_tensor"}) if hasattr(torch, name)),
+    (torch, "normal"),
+    (torch.fft, "fftfreq"),
+    (torch.fft, "rfftfreq"),
+)
+"""Functions of Python's that make tensors from nothing."""
 # On a CPU these look at their values, which they leave to the kernel on a GPU.
 _CHECKED_ON_CPU = ("quantile", "nanquantile")
 
@@ -222,9 +230,8 @@ def _patch_makers(patches: Patches, mode: PretendMode) -> None:
         out = real_new(this, data, dtype=dtype or this.dtype, device=HOST, **rest)
         return place(out, data, where, "Tensor.new_tensor")
 
-    for name in sorted(each.__name__ for each in default_devices._device_constructors()):
-        if hasattr(torch, name) and name not in ("tensor", "as_tensor"):
-            patches.set(torch, name, _stating(getattr(torch, name), mode))
+    for owner, name in _MAKERS:
+        patches.set(owner, name, _stating(getattr(owner, name), mode))
     patches.set(torch, "tensor", functools.wraps(real_tensor)(tensor))
     patches.set(torch, "as_tensor", functools.wraps(torch.as_tensor)(as_tensor))
     patches.set(Tensor, "new_tensor", new_tensor)

@@ -146,7 +146,16 @@ def test_what_torch_makes_inside_is_on_the_device(
     assert (sink.waits, refused) == (0, [])
 
 
-@pytest.mark.parametrize("code", ["torch.ones(64)", "torch.arange(64)", "torch.tensor([1.0] * 64)"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "torch.ones(64)",
+        "torch.arange(64)",
+        "torch.tensor([1.0] * 64)",
+        "torch.normal(0.0, 1.0, (64,))",
+        "F.one_hot(torch.arange(2), 64)[0]",
+    ],
+)
 def test_what_the_program_makes_stays_on_the_host(code: str) -> None:
     refused: list[str] = []
     with pretended(Counting()) as mode:
