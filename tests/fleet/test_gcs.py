@@ -30,6 +30,7 @@ if any(importlib.util.find_spec(name) is None for name in ("gcsfs", "gcp_storage
     pytest.skip("gcsfs or gcp-storage-emulator is not installed", allow_module_level=True)
 
 START_S = 30
+SETTING = "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"
 
 
 @pytest.fixture(scope="module")
@@ -67,20 +68,23 @@ def _wait_for(endpoint: str) -> None:
 def use(endpoint: str) -> None:
     """Let fsspec open gs:// at an endpoint, without credentials."""
     # Another API, for kinds of buckets that the server does not know, and which needs credentials.
-    os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
+    os.environ[SETTING] = "false"
     import fsspec
 
     fsspec.config.conf["gs"] = {"endpoint_url": endpoint, "token": "anon"}
 
 
 @pytest.fixture
-def workers_with_gs(endpoint: str, workers: LocalCluster) -> Iterator[LocalCluster]:
+def workers_with_gs(
+    endpoint: str, workers: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[LocalCluster]:
     """The workers, which know where the server is; so does this process."""
     import fsspec
     from distributed import Client
 
     with Client(workers) as client:
         client.run(use, endpoint)
+    monkeypatch.setenv(SETTING, "false")  # Gone again after the test.
     use(endpoint)
     yield workers
     del fsspec.config.conf["gs"]
