@@ -37,8 +37,8 @@ from decodeprof.recording import Environment, Recording, Target
 _ENDS = 2
 """Steps of a call that are no whole decode steps: the prefill, and the last one, whose end only
 the call's end shows."""
-_SHOWN_MIXED = 3
-"""Lines that mix devices; one forgotten `.cuda()` makes many, and the first tells which."""
+_SHOWN_REFUSED = 3
+"""Lines that a GPU would refuse; one forgotten `.cuda()` makes many, and the first tells which."""
 _PHASE_TEXTS = {"import": "importing the script", "setup": "setting up", "call": "ready to call"}
 
 
@@ -77,7 +77,7 @@ class Judging:
         self._decode_steps = 0
         self._on_device = False
         self._compiled = False
-        self._mixed: dict[str, None] = {}
+        self._refused: dict[str, None] = {}
         self._replays_per_step: float | None = None
 
     def run(self, *, default_device: str | None = None) -> LintRun:
@@ -93,7 +93,7 @@ class Judging:
         with pretended(self._collector) as mode:
             if default_device is not None:
                 torch.set_default_device(default_device)
-            mode.on_mixed = self._note_mixed
+            mode.on_refused = self._note_refused
             try:
                 self._calls(mode)
             finally:
@@ -103,11 +103,11 @@ class Judging:
                 self._compiled = mode.compiled
         return self.gathered()
 
-    def _note_mixed(self, op: str, device: torch.device) -> None:
+    def _note_refused(self, op: str, why: str) -> None:
         place = place_of(self._places, target_stack(sys._getframe(1)))
-        self._mixed[
-            f"a GPU would refuse {op.removeprefix('aten::')} at {place.file}:{place.line}: its "
-            f"tensors are on {device} and on the host, so the target would raise there"
+        self._refused[
+            f"a GPU would refuse {op.removeprefix('aten::')} at {place.file}:{place.line}: {why}, "
+            "so the target would raise there"
         ] = None
 
     def _recorder_off(self, mode: PretendMode) -> None:
@@ -199,10 +199,10 @@ class Judging:
             )
         if self._session is not None and self._session.other_threads:
             caveats.append("forwards ran in several threads: their steps are counted together")
-        caveats += list(self._mixed)[:_SHOWN_MIXED]
-        if len(self._mixed) > _SHOWN_MIXED:
+        caveats += list(self._refused)[:_SHOWN_REFUSED]
+        if len(self._refused) > _SHOWN_REFUSED:
             caveats.append(
-                f"{len(self._mixed) - _SHOWN_MIXED} more operations mix devices likewise"
+                f"{len(self._refused) - _SHOWN_REFUSED} more operations would be refused likewise"
             )
         return LintRun(
             target=self._spec.short,

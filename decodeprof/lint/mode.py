@@ -115,8 +115,8 @@ class PretendMode(TorchDispatchMode):
         """Operations so far that had or made a tensor on a GPU."""
         self.compiled = False
         """The target asked for torch.compile."""
-        self.on_mixed: Callable[[str, torch.device], None] | None = None
-        """Told of an operation that a GPU would refuse, as a tensor of it is still on the host."""
+        self.on_refused: Callable[[str, str], None] | None = None
+        """Told of an operation or a call that a GPU would refuse, and why it would."""
         self._of_thread = _OfThread()
         self._open: weakref.WeakSet[torch.UntypedStorage] = weakref.WeakSet()
         """Storages that were made inside of torch, and of which it is open where they live."""
@@ -153,9 +153,14 @@ class PretendMode(TorchDispatchMode):
         """The host waits, in a call that is no operation."""
         if self._of_thread.quiet:
             return
-        self.sink.waited(op, wait)
+        self._tell(op, wait)
         if self.recorder is not None:
             self.recorder.note_wait(op, wait.reason)
+
+    def _tell(self, op: str, wait: Wait) -> None:
+        self.sink.waited(op, wait)
+        if self.tape is not None and self.on_refused is not None:
+            self.on_refused(op, f"a stream is being captured, and {wait.reason}")
 
     def refused(self, op: str, why: str) -> None:
         """The host does not wait, but a capture would not let it call this."""
@@ -298,7 +303,7 @@ class PretendMode(TorchDispatchMode):
             known = kwargs | {"device": target} if moved else kwargs
             wait = traits.rule(args, known, device_of)
             if wait is not None:
-                self.sink.waited(traits.name, wait)
+                self._tell(traits.name, wait)
         if crosses and traits.copies:
             self._note_copy(traits.name, args, kwargs, target if moved else None, moved=moved)
         if device is not None and traits.one_device:
@@ -318,8 +323,8 @@ class PretendMode(TorchDispatchMode):
         return out
 
     def _look_for_host(self, op: str, args: Any, device: torch.device) -> None:
-        if self.on_mixed is not None and any(_is_array_of_host(each) for each in args):
-            self.on_mixed(op, device)
+        if self.on_refused is not None and any(_is_array_of_host(each) for each in args):
+            self.on_refused(op, f"its tensors are on {device} and on the host")
 
     def _settle(self, traits: Traits, out: Any, target: torch.device) -> None:
         """Note where the results live; one that shares an argument's storage stays there."""

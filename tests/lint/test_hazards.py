@@ -84,6 +84,13 @@ def test_steps_that_are_graphs_already_are_not_taken_apart(judge: Any) -> None:
     assert (sync.place.code, sync.per_step) == ("made.append(int(token))", 1.0)
 
 
+def test_a_read_inside_of_a_capture_is_said_to_be_refused(judge: Any) -> None:
+    (caveat,) = [text for text in judge("reading_while_captured").caveats if "refuse" in text]
+    line = 1 + TARGETS.read_text().splitlines().index("        first = int(token)")
+    assert f"refuse _local_scalar_dense at loops.py:{line}: a stream is being captured" in caveat
+    assert not [text for text in judge("replaying").caveats if "refuse" in text]
+
+
 def test_marks_of_the_target_begin_its_steps(judge: Any) -> None:
     report = judge("marked")
     assert report.decode_steps == 6

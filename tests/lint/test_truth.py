@@ -139,7 +139,7 @@ def test_what_torch_makes_inside_is_on_the_device(
     with pretended(sink) as mode, under():
         given = {**names(), "copy": copy}
         sink.waits = 0
-        mode.on_mixed = lambda op, _device: refused.append(op)
+        mode.on_refused = lambda op, _why: refused.append(op)
         made = eval(code, given)
         assert made.is_cuda
         assert (made + given["one"]).is_cuda
@@ -160,7 +160,7 @@ def test_what_the_program_makes_stays_on_the_host(code: str) -> None:
     refused: list[str] = []
     with pretended(Counting()) as mode:
         given = names()
-        mode.on_mixed = lambda op, _device: refused.append(op)
+        mode.on_refused = lambda op, _why: refused.append(op)
         made = eval(code, given) * 1
         assert not made.is_cuda
         given["x"] + made

@@ -57,6 +57,19 @@ def replaying(steps: int = STEPS) -> list[int]:
 
 
 @torch.no_grad()
+def reading_while_captured(steps: int = STEPS) -> list[int]:
+    """A value is read while the step is captured, which a GPU does not let happen."""
+    token = torch.ones(1, 1, dtype=torch.int64, device=DEVICE)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        token.copy_(model(token)[:, -1].argmax(-1, keepdim=True))
+        first = int(token)
+    for _ in range(steps):
+        graph.replay()
+    return [first] * steps
+
+
+@torch.no_grad()
 def marked(steps: int = STEPS) -> float:
     """No module is called: the steps are marked."""
     x, weight = torch.ones(1, 8, device=DEVICE), torch.eye(8, device=DEVICE)
