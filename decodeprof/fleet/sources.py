@@ -7,7 +7,7 @@ import hashlib
 import importlib.util
 import typing
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from decodeprof.errors import DecodeprofError, InputError, UsageError
 from decodeprof.recording import RECORDING_FILE
@@ -127,7 +127,8 @@ def find_sources(patterns: Sequence[str]) -> list[Source]:
         filesystem, path = open_url(pattern)
         try:
             with store_errors(f"cannot list `{pattern}`", hint=_CREDENTIALS):
-                sources = list(_sources(filesystem, path))
+                host = _host_of(filesystem, pattern)
+                sources = [_at(source, host) for source in _sources(filesystem, path)]
         except InputError as error:
             # A bucket that is not there holds no trace; some stores call that an error.
             if not isinstance(error.__cause__, FileNotFoundError):
@@ -140,6 +141,25 @@ def find_sources(patterns: Sequence[str]) -> list[Source]:
             )
         found |= {source.url: source for source in sources}
     return [found[url] for url in sorted(found)]
+
+
+def _host_of(filesystem: AbstractFileSystem, url: str) -> str | None:
+    """The host that a URL names, where it is no part of the paths of its store (hdfs://, sftp://).
+
+    A password in it is left out: URLs stand in the table.
+    """
+    if "host" not in type(filesystem)._get_kwargs_from_urls(url):
+        return None
+    user, at, host = url.partition("://")[2].partition("/")[0].rpartition("@")
+    return f"{user.partition(':')[0]}{at}{host}" or None
+
+
+def _at(source: Source, host: str | None) -> Source:
+    """The source with its host, without which a worker would look on another one."""
+    if host is None:
+        return source
+    protocol, _, path = source.url.partition("://")
+    return replace(source, url=f"{protocol}://{host}/{path.lstrip('/')}")
 
 
 def _sources(filesystem: AbstractFileSystem, path: str) -> Iterator[Source]:

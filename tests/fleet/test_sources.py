@@ -129,6 +129,57 @@ def test_a_store_that_only_fsspec_knows_holds_traces_and_a_table(traces: Path) -
         store.rm("/table", recursive=True)
 
 
+def test_a_store_behind_a_host_is_looked_for_there_by_the_workers(
+    traces: Path, tmp_path: Path
+) -> None:
+    """The file system of hdfs:// is Arrow's adapter; here it is over Arrow's local files."""
+    import fsspec
+    import pyarrow.fs
+    from fsspec.implementations.arrow import ArrowFSWrapper, HadoopFileSystem
+
+    class Cluster(ArrowFSWrapper):
+        protocol = "cluster"
+        _get_kwargs_from_urls = staticmethod(HadoopFileSystem._get_kwargs_from_urls)
+
+        def __init__(self, *, host: str, port: int = 0, **options: object) -> None:
+            assert (host, port) == ("namenode", 8020)
+            super().__init__(pyarrow.fs.LocalFileSystem(), **options)
+
+    fsspec.register_implementation("cluster", Cluster, clobber=True)
+    found = find_sources([f"cluster://namenode:8020{traces}/"])
+    assert len(found) == GOOD + BAD + 1
+    assert all(s.url.startswith(f"cluster://namenode:8020{traces}/host-") for s in found)
+    assert find_sources([f"cluster://namenode:8020{traces}/**/*.json*"]) == found
+    table = Table(f"cluster://namenode:8020{tmp_path}/table")
+    table.check_writable()
+    failed = []
+    for source in found:
+        outcome = roll_up(source, frozenset())
+        if outcome.status == "ok":
+            table.add(outcome.rows)
+        else:
+            failed += outcome.rows
+            table.put_failed(failed)
+    assert table.read_done().seen >= {
+        (s.url, s.fingerprint) for s in found if "trace-" in s.url and "trace-00" not in s.url
+    }
+    assert len(table.read_done().failed) == BAD
+    assert not list(tmp_path.rglob("*unfinished*"))
+
+
+def test_a_password_in_a_url_is_in_no_source(traces: Path) -> None:
+    from decodeprof.fleet.sources import _at, _host_of
+
+    class Store:
+        @staticmethod
+        def _get_kwargs_from_urls(url: str) -> dict[str, str]:
+            return {"host": url}
+
+    (one, *_) = find_sources([str(traces)])
+    named = _at(one, _host_of(Store(), "ftp://me:secret@there:21/x"))
+    assert named.url.startswith("file://me@there:21/")
+
+
 def test_an_error_of_a_store_is_told_by_its_first_line() -> None:
     with (
         pytest.raises(DecodeprofError) as told,
