@@ -130,6 +130,9 @@ def _produced(step: StepOps) -> set[int]:
     read: set[int] = set()
     made: set[int] = set()
     for call in step.calls:
+        if call.wait and call.name.startswith("aten::lift_fresh"):
+            # What Python values were copied to, just before.
+            made |= {each.storage for each in call.inputs}
         read |= {each.storage for each in call.inputs} - made
         made |= {each.storage for each in call.outputs} - read
     return made

@@ -109,6 +109,12 @@ def _to_copy(args: Sequence[Any], kwargs: dict[str, Any], device_of: DeviceOf) -
     )
 
 
+def _lift(args: Sequence[Any], _kwargs: dict[str, Any], device_of: DeviceOf) -> Wait | None:
+    """`torch.tensor` of Python values: where it ends on a device, a copy to it went before."""
+    fresh = args[0]
+    return Wait(FROM_HOST) if device_of(fresh).type != "cpu" and fresh.numel() else None
+
+
 def _is_mask(index: Tensor) -> bool:
     return index.dtype in (torch.bool, torch.uint8)
 
@@ -199,7 +205,12 @@ def _searchsorted(
     return Wait(INSIDE, 2) if kwargs.get("sorter") is not None else None
 
 
-_COPIES: dict[str, Rule] = {"copy_": _copy, "copy": _copy, "_to_copy": _to_copy}
+_COPIES: dict[str, Rule] = {
+    "copy_": _copy,
+    "copy": _copy,
+    "_to_copy": _to_copy,
+    "lift_fresh": _lift,
+}
 _INDEXING = frozenset({"index", "_unsafe_index"})
 _INDEX_WRITES = frozenset({"index_put", "index_put_", "_unsafe_index_put", "_index_put_impl_"})
 _INSIDE: dict[str, Rule] = {

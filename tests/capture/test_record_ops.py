@@ -70,6 +70,19 @@ def test_a_number_that_is_baked_in_is_named_with_its_line() -> None:
     assert "3 → 4" in hazard.summary
 
 
+def test_a_tensor_of_python_values_is_copied_and_waited_for() -> None:
+    state = torch.ones(1, 4)
+
+    def step(number: int) -> None:
+        token = torch.tensor([float(number)])  # on a device
+        state.mul_(token)
+
+    (hazard,) = hazards(step)
+    assert (hazard.kind, hazard.severity) == ("sync", "refused")
+    assert hazard.place.code == "token = torch.tensor([float(number)])  # on a device"
+    assert "from the host to the device" in hazard.summary
+
+
 def test_a_number_that_the_host_holds_as_a_tensor_is_baked_in_as_well() -> None:
     state = torch.ones(1, 4)
     numbers = [torch.tensor(float(number)) for number in range(8)]
