@@ -52,10 +52,18 @@ _JOINED = ("device", "calls", "ops", "annotations", "frames")
 # What a form is, where it is no row of a table: events of no table; events that are parsed one by
 # one, since they are few; events whose blanks are none of those that are understood.
 _SKIPPED, _RARE, _UNUSABLE = -1, -2, -3
-# Forms are given up, and learnt anew, before they fill the memory; and so is looking for them,
-# where events do not repeat: so many blocks in which more than every fourth one is new.
+WORTH_BYTES = 96 << 20
+"""From this size on forms are met often enough: to learn one takes as long as parsing some 20
+events, and each time that it is met again saves a fourth of an event's parsing."""
+# A trace of which the forms are met less often than this, so many events on, is parsed.
+_WORTH_MEETINGS, _TRIAL_EVENTS = 25, 1 << 16
+# Of a block in which most are new, so many are learnt, and the block is parsed: where events
+# repeat at all, the next block will know these.
+_MOST_LEARNT = 256
+# Blocks that had to be parsed, before no more are looked at.
+_MOST_PARSED = 8
+# Forms are given up, and learnt anew, before they fill the memory.
 _MOST_FORMS = 1 << 16
-_MOST_NEW_BLOCKS = 24
 
 
 class _Flow(msgspec.Struct, gc=False):
@@ -90,7 +98,8 @@ class KinetoLines:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._text = Text()
-        self._left = _MOST_NEW_BLOCKS
+        self._parsed_blocks = 0
+        self._seen_events = self._new_forms = 0
         self._places: _Places | None = None
         self._to_external = 0
         self._to_correlation: list[int] = []
@@ -113,14 +122,20 @@ class KinetoLines:
         Args:
             block: from the brace that opens an event to a `separator`, which is its end.
         """
-        if not self._left:
+        if self._parsed_blocks > _MOST_PARSED or not self._pays():
             return False
         try:
             self._take(block)
         except _NotUnderstoodError:
-            self._left -= 1
+            self._parsed_blocks += 1
             return False
         return True
+
+    def _pays(self) -> bool:
+        return (
+            self._seen_events < _TRIAL_EVENTS
+            or self._seen_events > _WORTH_MEETINGS * self._new_forms
+        )
 
     def _take(self, block: memoryview) -> None:
         text = self._text
@@ -210,8 +225,9 @@ class KinetoLines:
         """The index of each event's form; new ones are parsed.
 
         Raises:
-            _NotUnderstoodError: one of them is no JSON.
+            _NotUnderstoodError: one of them is no JSON, or most of them are new.
         """
+        self._seen_events += len(texts)
         if len(self._forms) > _MOST_FORMS:
             self._forget()
         known = self._forms
@@ -220,8 +236,10 @@ class KinetoLines:
         except KeyError:
             unknown = [form is None for form in map(known.get, texts)]
             new = list(dict.fromkeys(compress(texts, unknown)))
-        if len(new) * 4 > len(texts):
-            self._left -= 1
+        self._new_forms += len(new)
+        if len(new) > max(_MOST_LEARNT, len(texts) // 2):
+            self._parse(new[:_MOST_LEARNT])
+            raise _NotUnderstoodError
         self._parse(new)
         return np.fromiter(map(known.__getitem__, texts), np.int64, len(texts))
 

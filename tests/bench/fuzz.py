@@ -188,6 +188,7 @@ def main() -> None:
     parser.add_argument("--block-bytes", type=int, default=8192)
     parser.add_argument("--table", type=Path, help="a file to write the table to")
     options = parser.parse_args()
+    torch_trace.FORMS_WORTH_BYTES = 0
     torch_trace.parse_source = functools.partial(  # type: ignore[assignment]
         torch_trace.parse_source, block_bytes=options.block_bytes
     )

@@ -52,7 +52,7 @@ def watched(text: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[Trace, list[b
 
     monkeypatch.setattr(KinetoLines, "take", watch)
     trace = torch_trace.parse_source(
-        lambda: PlainSource(io.BytesIO(text)), name="t.json", block_bytes=BLOCK_BYTES
+        lambda: PlainSource(io.BytesIO(text)), name="t", by_forms=True, block_bytes=BLOCK_BYTES
     )
     return trace, found
 
@@ -84,10 +84,29 @@ def test_the_bench_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_forms_are_learnt_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kineto_lines, "_MOST_FORMS", 50)
-    monkeypatch.setattr(kineto_lines, "_MOST_NEW_BLOCKS", 10**6)
     generate.write(tmp_path / "t.json", steps=3)
     text = (tmp_path / "t.json").read_bytes()
     assert reference.rows_of(watched(text, monkeypatch)[0]) == reference.read(text)
+
+
+def test_where_few_events_repeat_it_stops_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kineto_lines, "_TRIAL_EVENTS", 200)
+    lines = KinetoLines(Rows())
+    blocks = [
+        memoryview(b",\n  ".join(event(b'"x": [%d]' % (n + i)) for i in range(60)) + END)
+        for n in range(0, 600, 60)
+    ]
+    taken = [lines.take(block) for block in blocks]
+    assert taken == [True] * 4 + [False] * 6
+
+
+def test_of_a_block_that_is_new_some_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kineto_lines, "_MOST_LEARNT", 10)
+    rows = Rows()
+    lines = KinetoLines(rows)
+    new = memoryview(b",\n  ".join(event(b'"x": [%d]' % i) for i in range(30)) + END)
+    assert [lines.take(new) for _ in range(4)] == [False, False, True, True]
+    assert len(rows.ops) == 60
 
 
 @needs_traces
@@ -95,7 +114,6 @@ def test_forms_are_learnt_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("name", ["h200/qwen3_0p6b_naive.json.gz", "h200/qwen3_0p6b_graph.json.gz"])
 def test_most_of_a_real_trace_is_taken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = gzip.decompress(path_of(name).read_bytes())
-    monkeypatch.setattr(kineto_lines, "_MOST_NEW_BLOCKS", 10**6)
     _, found = watched(text, monkeypatch)
     assert sum(found) > 0.9 * len(found)
 

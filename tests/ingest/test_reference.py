@@ -22,18 +22,19 @@ from tests.write_kineto import LAYOUTS, Number, lay_out
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
 
-def in_blocks(text: bytes, size: int) -> Trace:
+def in_blocks(text: bytes, size: int, *, by_forms: bool = True) -> Trace:
     return torch_trace.parse_source(
-        lambda: PlainSource(io.BytesIO(text)), name="t.json", block_bytes=size
+        lambda: PlainSource(io.BytesIO(text)), name="t.json", by_forms=by_forms, block_bytes=size
     )
 
 
 def compare(text: bytes, *sizes: int) -> None:
     expected = reference.read(text)
     for size in sizes:
-        found = reference.rows_of(in_blocks(text, size))
-        for table, rows in expected.items():
-            assert found[table] == rows, f"{table} in blocks of {size}"
+        for by_forms in (True, False):
+            found = reference.rows_of(in_blocks(text, size, by_forms=by_forms))
+            for table, rows in expected.items():
+                assert found[table] == rows, f"{table} in blocks of {size}, by forms: {by_forms}"
 
 
 def paths(*folders: Path) -> list[Path]:
