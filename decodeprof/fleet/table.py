@@ -52,7 +52,9 @@ class Table:
     def __init__(self, url: str) -> None:
         self.url = url
         self._filesystem, self._root = open_url(url)
-        self._whole_at_once = bool(_WHOLE_AT_ONCE & _protocols(self._filesystem))
+        protocols = _protocols(self._filesystem)
+        self._local = "file" in protocols
+        self._whole_at_once = bool(_WHOLE_AT_ONCE & protocols)
         self._version = f"{self._root.rstrip('/')}/schema_version={SCHEMA_VERSION}"
 
     def read_done(self) -> Done:
@@ -154,6 +156,9 @@ class Table:
             unfinished = f"{folder}/.{base}.unfinished"
             self._filesystem.makedirs(folder, exist_ok=True)
             self._filesystem.pipe_file(unfinished, data)
+            # HDFS renames over nothing that is there; the local system does, and in one go.
+            if not self._local and self._filesystem.exists(path):
+                self._filesystem.rm_file(path)
             self._filesystem.mv(unfinished, path)
 
 

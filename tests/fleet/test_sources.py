@@ -145,6 +145,10 @@ def test_a_store_behind_a_host_is_looked_for_there_by_the_workers(
             assert (host, port) == ("namenode", 8020)
             super().__init__(pyarrow.fs.LocalFileSystem(), **options)
 
+        def mv(self, path1: str, path2: str, **options: object) -> None:
+            assert not self.exists(path2), "as HDFS has it"
+            super().mv(path1, path2, **options)
+
     fsspec.register_implementation("cluster", Cluster, clobber=True)
     found = find_sources([f"cluster://namenode:8020{traces}/"])
     assert len(found) == GOOD + BAD + 1
