@@ -114,9 +114,13 @@ class ModuleHooks:
         """Hook a few modules that were discovered, and let go of the others."""
         self.remove()
         watch = self._watch
+        scripted: set[Hashable] = set()
         for key in keys:
             module = self.modules.get(key)
             if module is None or id(module) in self._wrapped:
+                continue
+            if isinstance(module, torch.jit.ScriptModule):
+                scripted.add(key)  # It takes no hooks of its own.
                 continue
 
             def before(
@@ -136,8 +140,27 @@ class ModuleHooks:
                 module.register_forward_pre_hook(before, with_kwargs=True),
                 module.register_forward_hook(after, always_call=True),
             ]
+        if scripted:
+            self._watch_scripted(scripted)
         kept = keys | self._wrapped
         self.modules = {key: module for key, module in self.modules.items() if key in kept}
+
+    def _watch_scripted(self, keys: set[Hashable]) -> None:
+        """Hook every module, and listen to a few that TorchScript compiled."""
+        watch = self._watch
+
+        def before(module: nn.Module, args: tuple[Any, ...]) -> None:
+            if id(module) in keys and not torch.compiler.is_compiling():
+                watch.enter(mark.FORWARD, id(module), shape_of(args, {}))
+
+        def after(module: nn.Module, _args: Any, _output: Any) -> None:
+            if id(module) in keys and not torch.compiler.is_compiling():
+                watch.leave()
+
+        self._handles += [
+            torch_module.register_module_forward_pre_hook(before),
+            torch_module.register_module_forward_hook(after, always_call=True),
+        ]
 
     def remove(self) -> None:
         """Take all hooks away."""

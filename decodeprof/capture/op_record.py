@@ -8,6 +8,7 @@ storage lives.
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -20,10 +21,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from decodeprof.capture.composite import made_of_others, take_apart
 from decodeprof.capture.places import Frame, Places, stack_from
-from decodeprof.capture.waiting import DeviceOf, Rule, Wait, rule_of
+from decodeprof.capture.waiting import READS_VALUE, DeviceOf, Rule, Wait, rule_of
 from decodeprof.model.ops import OpCall, OpRecord, Place, StepOps, TensorRef
 
 _NUMBER = "decodeprof_number"
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _MAX_SCALAR_LENGTH = 80
 _LONGEST_STEP = 200_000
 """Operations of one step beyond which it is no decode step; the list would fill the memory."""
@@ -234,7 +236,8 @@ def _scalars(args: Any, kwargs: dict[str, Any], device_of: DeviceOf) -> tuple[st
             for each in value:
                 look(each)
             return
-        found.append(str(value)[:_MAX_SCALAR_LENGTH])
+        # Where a function or an object lies is no value.
+        found.append(_ADDRESS.sub("", str(value))[:_MAX_SCALAR_LENGTH])
 
     for value in (*args, *kwargs.values()):
         look(value)
@@ -272,6 +275,10 @@ class RecordingMode(TorchDispatchMode):
         return out
 
     def _wait(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Wait | None:
+        if operator_name(func) == "cond":
+            asked = args[0] if args else None
+            on_device = isinstance(asked, Tensor) and self._device_of(asked).type != "cpu"
+            return Wait(READS_VALUE) if on_device else None
         if func not in self._rules:
             self._rules[func] = rule_of(func) if hasattr(func, "_schema") else None
         rule = self._rules[func]

@@ -8,6 +8,7 @@ the host.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -245,6 +246,7 @@ class PretendMode(TorchDispatchMode):
             self.waited("torch.cond", Wait(READS_VALUE))
 
         def watched(function: Any, *, asks: bool) -> Any:
+            @functools.wraps(function)
             def call(*given: Any, **named: Any) -> Any:
                 with self:
                     out = function(*given, **named)

@@ -317,6 +317,20 @@ def _patch_load(patches: Patches, mode: PretendMode) -> None:
         return real(file, map_location=place, **rest)
 
     patches.set(torch, "load", load)
+    real_script: Any = torch.jit.load
+
+    @functools.wraps(real_script)
+    def load_script(file: Any, map_location: Any = None, *args: Any, **rest: Any) -> Any:
+        """Load onto the host, and note where the module's tensors were to go."""
+        module = real_script(file, HOST, *args, **rest)
+        where = HOST if map_location is None else resolved(map_location)
+        if where.type == "cuda":
+            mode.on_device = True
+            for tensor in (*module.parameters(), *module.buffers()):
+                put(tensor, where)
+        return module
+
+    patches.set(torch.jit, "load", load_script)
 
 
 class _LegacyType(type):

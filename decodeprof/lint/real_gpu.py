@@ -10,7 +10,8 @@ _PACKAGES = (
 )
 _NEEDS_GPU = re.compile(
     r"not linked with support for cuda|not compiled with CUDA|No CUDA GPUs|NVIDIA driver|"
-    r"active drivers?|libcuda|has no attribute '_cuda|CUDA_HOME|no kernel image|"
+    r"active drivers?|libcuda|has no attribute '_(?:cuda|scatter|broadcast)|NCCL built in|"
+    r"CUDA_HOME|no kernel image|"
     r"must be (?:a )?(?:CUDA|GPU) tensor|must be on (?:CUDA|a GPU)|"
     r"Could not run '[^']*' with arguments from the 'CPU' backend|"
     rf"No module named '(?:{_PACKAGES})\b",

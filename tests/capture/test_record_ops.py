@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops.cond import cond_op
 
 from decodeprof import mark
 from decodeprof.analysis.hazards import graph_hazards
@@ -81,6 +82,17 @@ def test_a_tensor_of_python_values_is_copied_and_waited_for() -> None:
     assert (hazard.kind, hazard.severity) == ("sync", "refused")
     assert hazard.place.code == "token = torch.tensor([float(number)])  # on a device"
     assert "from the host to the device" in hazard.summary
+
+
+def test_a_branch_is_chosen_by_the_host_and_where_a_function_lies_is_no_value() -> None:
+    state = torch.ones(1, 4)
+    above = torch.ones(()) > 0
+
+    def step(_: int) -> None:
+        cond_op(above, lambda x: (x + 1,), lambda x: (x - 1,), (state,))
+
+    (hazard,) = hazards(step)
+    assert (hazard.kind, hazard.op) == ("sync", "cond")
 
 
 def test_a_number_that_the_host_holds_as_a_tensor_is_baked_in_as_well() -> None:

@@ -67,6 +67,25 @@ def _counters() -> dict[str, Any]:
     }
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_module_of_torchscript_is_watched(hooks: tuple[Watch, ModuleHooks]) -> None:
+    watch, modules = hooks
+    model, other = torch.jit.script(Outer()), Inner()
+    x = torch.randn(2, 4)
+    modules.watch_all()
+    watch.discover()
+    other(model(x))
+    found = watch.discovered()
+    modules.remove()
+    keys = [call.key for call in found.calls if call.key == id(model)]
+    modules.watch_these(set(keys))
+    watch.use(Choice(frozenset(keys), ambiguous=False))
+    watch.listener = noted = Noted()
+    for _ in range(2):
+        other(model(x))
+    assert noted.heard == ["decodeprof.forward m=0", "end"] * 2
+
+
 @pytest.mark.parametrize("how", ["module", "in place", "function", "submodules", "call"])
 def test_watching_neither_breaks_nor_recompiles_what_is_compiled(
     hooks: tuple[Watch, ModuleHooks], how: str

@@ -297,6 +297,17 @@ def test_a_checkpoint_goes_back_to_where_it_was_saved(
         assert torch.load(path, map_location=torch.device("cuda"))["weight"].sum().item() == 3
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_module_of_torchscript_is_loaded_onto_the_gpu(tmp_path: Any) -> None:
+    path = str(tmp_path / "module.pt")
+    torch.jit.script(nn.Linear(2, 2)).save(path)
+    with predict() as found:
+        module = torch.jit.load(path, map_location="cuda")
+        assert module(torch.ones(1, 2, device="cuda")).is_cuda
+        assert not torch.jit.load(path)(torch.ones(1, 2)).is_cuda
+    assert found.count == 0
+
+
 def test_a_thread_of_the_program_pretends_too() -> None:
     drawn: list[float] = []
     go_on = threading.Event()
