@@ -22,9 +22,9 @@ from decodeprof.ingest.byte_source import Source
 from decodeprof.ingest.mend import mend, without_log_lines
 from decodeprof.ingest.salvage import UNREADABLE, Losses, Separator, events_of, salvage
 
-BLOCK_BYTES = 2 << 20
-"""Large enough that the cost of a block is that of its events (some 6,000), small enough that they
-are still near the processor when their columns are made."""
+BLOCK_BYTES = 1 << 20
+"""Large enough that the cost of a block is that of its events (some 3,000), small enough that they
+are still in the processor's cache when their columns are made."""
 # An event, or what precedes the events, that is longer than this is no profiler's.
 _LARGEST_BLOCK_BYTES = 128 << 20
 # The separator is the most frequent one in the file's first bytes.

@@ -22,9 +22,6 @@ from decodeprof.ingest.blocks import (
 from decodeprof.ingest.byte_source import SliceSource
 from decodeprof.ingest.salvage import Separator
 
-HALF_BLOCK_BYTES = BLOCK_BYTES // 2
-"""Two processes each hold a block's events at once: together as much as one process does."""
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -88,7 +85,7 @@ def read_first_half(
     """
     source = SliceSource(path, plan.events_at, plan.end)
     try:
-        buffer = Buffer(source, HALF_BLOCK_BYTES)
+        buffer = Buffer(source, BLOCK_BYTES)
         yield from whole_blocks(buffer, plan.separator, surroundings.losses, reader)
         events = decode(buffer, buffer.stop)
     finally:
@@ -108,7 +105,7 @@ def read_second_half(
     """
     source = SliceSource(path, plan.next_at, plan.size)
     try:
-        buffer = Buffer(source, HALF_BLOCK_BYTES)
+        buffer = Buffer(source, BLOCK_BYTES)
         yield from whole_blocks(buffer, plan.separator, surroundings.losses, reader)
         yield from last_block(buffer, plan.separator, plan.head, surroundings)
     finally:

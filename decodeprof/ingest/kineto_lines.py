@@ -52,11 +52,15 @@ _JOINED = ("device", "calls", "ops", "annotations", "frames")
 # What a form is, where it is no row of a table: events of no table; events that are parsed one by
 # one, since they are few; events whose blanks are none of those that are understood.
 _SKIPPED, _RARE, _UNUSABLE = -1, -2, -3
+BLOCK_BYTES = 2 << 20
+"""Each block costs some hundred operations of numpy, whatever its size: twice what is parsed at
+once."""
 WORTH_BYTES = 96 << 20
 """From this size on forms are met often enough: to learn one takes as long as parsing some 20
 events, and each time that it is met again saves a fourth of an event's parsing."""
-# A trace of which the forms are met less often than this, so many events on, is parsed.
-_WORTH_MEETINGS, _TRIAL_EVENTS = 25, 1 << 16
+# Events for each new form, among so many in a row: where they are fewer, looking for forms ends.
+# The first ones make most of the forms of a loop known.
+_TRIAL_EVENTS, _FIRST_WORTH, _WORTH = 1 << 16, 5, 25
 # Of a block in which most are new, so many are learnt, and the block is parsed: where events
 # repeat at all, the next block will know these.
 _MOST_LEARNT = 256
@@ -98,8 +102,9 @@ class KinetoLines:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._text = Text()
-        self._parsed_blocks = 0
-        self._seen_events = self._new_forms = 0
+        self._worth = _FIRST_WORTH
+        self._pays = True
+        self._parsed_blocks = self._seen_events = self._new_forms = 0
         self._places: _Places | None = None
         self._to_external = 0
         self._to_correlation: list[int] = []
@@ -122,20 +127,19 @@ class KinetoLines:
         Args:
             block: from the brace that opens an event to a `separator`, which is its end.
         """
-        if self._parsed_blocks > _MOST_PARSED or not self._pays():
+        if not self._pays:
             return False
         try:
             self._take(block)
         except _NotUnderstoodError:
             self._parsed_blocks += 1
+            self._pays = self._parsed_blocks <= _MOST_PARSED
             return False
+        if self._seen_events >= _TRIAL_EVENTS:
+            self._pays = self._seen_events >= self._worth * self._new_forms
+            self._worth = _WORTH
+            self._seen_events = self._new_forms = 0
         return True
-
-    def _pays(self) -> bool:
-        return (
-            self._seen_events < _TRIAL_EVENTS
-            or self._seen_events > _WORTH_MEETINGS * self._new_forms
-        )
 
     def _take(self, block: memoryview) -> None:
         text = self._text

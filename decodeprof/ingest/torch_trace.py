@@ -21,6 +21,7 @@ from decodeprof.ingest.blocks import BLOCK_BYTES, Surroundings, UnknownLayoutErr
 from decodeprof.ingest.byte_source import Source, is_packed, open_source, source_of
 from decodeprof.ingest.distributed import member_of
 from decodeprof.ingest.gather import Rows
+from decodeprof.ingest.kineto_lines import BLOCK_BYTES as FORMS_BLOCK_BYTES
 from decodeprof.ingest.kineto_lines import WORTH_BYTES as FORMS_WORTH_BYTES
 from decodeprof.ingest.kineto_lines import KinetoLines
 from decodeprof.ingest.one_piece import read_in_one_piece
@@ -81,7 +82,7 @@ def parse_source(
     *,
     name: str,
     by_forms: bool = False,
-    block_bytes: int = BLOCK_BYTES,
+    block_bytes: int | None = None,
 ) -> Trace:
     """Parse a torch.profiler file as its bytes come.
 
@@ -91,11 +92,13 @@ def parse_source(
         name: the file's name.
         by_forms: whether events that differ in their numbers alone are parsed once, where the file
             lies as Kineto writes it; the trace is the same, and a large one is read in less time.
-        block_bytes: how much is read at once.
+        block_bytes: how much is read at once; None: what is fastest.
 
     Raises:
         InputError: it is not JSON, or JSON of something else, or holds no events.
     """
+    if block_bytes is None:
+        block_bytes = FORMS_BLOCK_BYTES if by_forms else BLOCK_BYTES
     rows, around = Rows(), Surroundings()
     source = open_source()
     try:
