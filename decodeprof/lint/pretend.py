@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from decodeprof.lint.patches import Patches
 from decodeprof.lint.tensors import patch_tensors
 
 _lock = threading.Lock()
+_PRINT_OPTIONS = ("precision", "threshold", "edgeitems", "linewidth", "sci_mode")
 
 
 @contextlib.contextmanager
@@ -117,12 +117,13 @@ def _set_default_device(before: Any) -> None:
         torch.set_default_device(before)
 
 
-def _print_options() -> Any:
-    return dataclasses.replace(torch._tensor_str.PRINT_OPTS)
+def _print_options() -> dict[str, Any]:
+    return {name: getattr(torch._tensor_str.PRINT_OPTS, name) for name in _PRINT_OPTIONS}
 
 
-def _set_print_options(before: Any) -> None:
-    vars(torch._tensor_str.PRINT_OPTS).update(vars(before))
+def _set_print_options(before: dict[str, Any]) -> None:
+    for name, value in before.items():
+        setattr(torch._tensor_str.PRINT_OPTS, name, value)
 
 
 def _flag(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:

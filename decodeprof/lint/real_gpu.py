@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 
 _PACKAGES = (
     "apex|bitsandbytes|causal_conv1d|cuda|cupy|exllamav2|flash_attn|flashinfer|mamba_ssm|"
@@ -28,7 +29,8 @@ _NEEDS_EXTENSION = re.compile(
 
 def needs(error: BaseException) -> str | None:
     """What an error says is missing: "a real GPU" or "a compiled extension"; None: neither."""
-    text = f"{type(error).__name__}: {error}"
+    # An exception of the program's own may fail to say what it is.
+    text = "".join(traceback.format_exception_only(error))
     if _NEEDS_GPU.search(text) is not None:
         return "a real GPU"
     return "a compiled extension" if _NEEDS_EXTENSION.search(text) is not None else None

@@ -71,6 +71,7 @@ def test_a_script_that_names_no_device_can_be_put_on_one() -> None:
             1,
             ("needs a compiled extension", "some_engine", "fused_norm", "decodeprof diagnose"),
         ),
+        ("fails_to_say_why", (), 1, ("raised Speechless in call 1", "loops.py")),
         # A busy machine may not even have loaded torch by then.
         ("hangs", ("--timeout", "8"), 1, ("did not finish within 8 s", "--timeout")),
         ("clean", ("--arg", "stops=3"), 2, ("no parameter `stops`", "steps")),

@@ -52,9 +52,9 @@ def capturing(graph: Any, pool: Any) -> Iterator[None]:
 
 def first_error(error: BaseException, *, phase: str, places: Places) -> CaptureError:
     """The error that matters of those that a capture raised, and where it arose."""
-    while any(text in str(error) for text in _LATER_ERRORS) and error.__context__ is not None:
+    while any(text in _said(error) for text in _LATER_ERRORS) and error.__context__ is not None:
         error = error.__context__
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in _said(error).splitlines() if line.strip()]
     message = "\n".join(lines[:_MOST_LINES])
     for prefix, short in places.prefixes:
         message = message.replace(prefix, short)
@@ -64,6 +64,14 @@ def first_error(error: BaseException, *, phase: str, places: Places) -> CaptureE
         phase=phase,  # type: ignore[arg-type]
         place=_place(error, places),
     )
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    # The class may be the user's own, and may raise anything: what it is stays known.
+    except Exception:
+        return "it does not say what it is"
 
 
 def _place(error: BaseException, places: Places) -> Place | None:

@@ -103,6 +103,11 @@ def test_a_refusal_is_told_with_the_line_and_nothing_more_is_captured(check: Che
     assert run.whole_step is None
 
 
+def test_a_refusal_that_cannot_say_what_it_is_still_has_its_line(check: Check) -> None:
+    error = only(check("refusing_without_words")).error
+    assert (error.kind, error.place.code) == ("Speechless", "raise Speechless")
+
+
 def test_the_loop_around_a_good_step_is_refused_by_itself(check: Check) -> None:
     run = check("refusing_outside")
     assert only(run).matches

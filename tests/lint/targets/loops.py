@@ -153,6 +153,15 @@ def fails(steps: int = STEPS) -> None:
     raise ValueError("half-way")
 
 
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("nothing to say")
+
+
+def fails_to_say_why() -> None:
+    raise Speechless
+
+
 def needs_extension() -> None:
     import flash_attn  # noqa: F401
 

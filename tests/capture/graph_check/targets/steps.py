@@ -72,6 +72,20 @@ class Refusing(nn.Module):
         return y
 
 
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("nothing to say")
+
+
+class RefusingWithoutWords(nn.Module):
+    """Its own error cannot be told."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.cuda.is_current_stream_capturing():
+            raise Speechless
+        return torch.tanh(x)
+
+
 class Twice(nn.Module):
     """Nothing stands against a graph of it."""
 
@@ -115,6 +129,14 @@ def counting(new_tokens: int = 12) -> list[float]:
     x = torch.ones(1, WIDTH, device="cuda")
     for _ in range(new_tokens):
         x = counting_model(x)
+    return list(x[0].tolist())
+
+
+@torch.no_grad()
+def refusing_without_words(new_tokens: int = 12) -> list[float]:
+    model, x = RefusingWithoutWords(), torch.ones(1, WIDTH, device="cuda")
+    for _ in range(new_tokens):
+        x = model(x)
     return list(x[0].tolist())
 
 
