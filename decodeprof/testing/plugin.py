@@ -6,6 +6,7 @@ pytest loads it by the package's entry point. Until a test uses it, it imports n
 from __future__ import annotations
 
 import sys
+import textwrap
 import typing
 from collections.abc import Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -23,6 +24,8 @@ _MARKERS = {
     "one of the steps that it marks with decodeprof.step(), launches more than that",
     "no_syncs": "no_syncs(allow=0): fail when the test blocks the host more often than that",
 }
+_LONGEST_REASON = 160
+"""Of a skip, in characters; torch's own messages can fill a page."""
 _SURROUNDINGS = pytest.StashKey[ExitStack]()
 
 
@@ -115,9 +118,10 @@ def _skips_told(item: pytest.Item) -> Generator[None, None, None]:
         if loaded is not None and isinstance(error, loaded.CannotWatch):
             raise _skipped(error) from None
         if _only_pretended(item) and _needs_real_gpu(error):
+            said = textwrap.shorten(str(error), _LONGEST_REASON, placeholder=" …")
             raise _skipped(
                 f"torch finds no CUDA device, and this test needs one: "
-                f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+                f"{type(error).__name__}: {said}"
             ) from error
         raise
 
@@ -175,13 +179,12 @@ def _guard(name: str, marker: pytest.Mark) -> AbstractContextManager[Any]:
     except TypeError as error:
         # Python says which argument is missing or is one too many, of a method nobody named.
         usage = _MARKERS[name].partition(":")[0]
-        told = str(error).rpartition("__init__() ")[2]
-        pytest.fail(
-            f"@pytest.mark.{name}: {told}; it is written @pytest.mark.{usage}", pytrace=False
-        )
+        told = f"{str(error).rpartition('__init__() ')[2]}; it is written @pytest.mark.{usage}"
     except ValueError as error:
-        pytest.fail(f"@pytest.mark.{name}: {error}", pytrace=False)
-    return guard
+        told = str(error)
+    else:
+        return guard
+    pytest.fail(f"@pytest.mark.{name}: {told}", pytrace=False)
 
 
 def _skip_unless_counted() -> None:
