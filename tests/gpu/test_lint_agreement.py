@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.golden import check_golden
-from tests.gpu.lint_agreement import CASES, compared, report
+from tests.gpu.lint_agreement import CASES, compared, predicted, report
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,6 +29,20 @@ def test_every_case_was_predicted_and_seen_on_the_same_lines_as_often() -> None:
         assert row["lines"] == row["gpu_trace_lines"], row["case"]
         assert row["lint"] == row["gpu_trace"] == row["cupti"], row["case"]
         assert row["lint_prefill"] == row["gpu_trace_prefill"] == row["cupti_prefill"], row["case"]
+
+
+@pytest.mark.parametrize(
+    "name", ["stage_plain", "stage_pipelined", "hf_gpt2_greedy", "hf_llama_beams"]
+)
+def test_lint_still_predicts_as_many_syncs_as_the_gpu_saw(name: str) -> None:
+    pytest.importorskip("transformers")
+    seen = next(row for row in kept() if row["case"] == name)
+    now = compared(name, predicted(name), {"error": "no GPU is needed"})
+    assert (now["whole_steps"], now["lint"], now["lint_prefill"]) == (
+        seen["whole_steps"],
+        seen["gpu_trace"],
+        seen["gpu_trace_prefill"],
+    )
 
 
 def test_a_line_that_only_one_side_has_is_named() -> None:
