@@ -149,6 +149,7 @@ def _read(reader: Reader, name: str) -> Export:
     annotation_table, _ = _table(AnnotationTable, annotations, origin)
     op_table, _ = _table(OpTable, ops, origin)
     device_pid, sync_pid = _only_process(device_pid, call_pid), _only_process(sync_pid, call_pid)
+    _require_processes(name, device_pid, call_pid)
     device_table = _join_by_process(device_table, device_pid, call_table, call_pid)
     _whole_graphs_caveat(reader, device_table)
     reader.caveats += host.warnings(reader)
@@ -211,6 +212,19 @@ def _only_process(pid: I64, call_pid: I64) -> I64:
     """Rows that name no process are the only one's, where there is only one."""
     known = np.unique(np.concatenate([pid[pid != NONE], call_pid[call_pid != NONE]]))
     return np.where(pid == NONE, known[0], pid) if len(known) == 1 else pid
+
+
+def _require_processes(name: str, pid: I64, call_pid: I64) -> None:
+    """Refuse activities of nobody beside the calls of several processes: they would be mixed."""
+    nobodys = int((pid == NONE).sum())
+    processes = len(np.unique(call_pid[call_pid != NONE]))
+    if nobodys and processes > 1:
+        raise InputError(
+            f"`{name}` does not say whose its GPU activities are",
+            why=f"{processes} processes called CUDA, and {nobodys:,} activities have no globalPid",
+            hint="export the report again with the `nsys` that recorded it: "
+            "`nsys export --type sqlite report.nsys-rep`",
+        )
 
 
 def _join_by_process(

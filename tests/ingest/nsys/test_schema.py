@@ -275,6 +275,25 @@ class TestSeveralProcesses:
         with pytest.raises(InputError, match="no process 429 with GPU activity"):
             analyze_path(path, process=429)
 
+    @pytest.mark.parametrize(
+        "change",
+        [
+            f"ALTER TABLE {KERNELS} DROP COLUMN globalPid",
+            f"UPDATE {KERNELS} SET globalPid = NULL WHERE rowid = 1",
+        ],
+    )
+    def test_kernels_of_nobody_are_not_given_to_a_process_of_their_own(
+        self, path: Path, change: str
+    ) -> None:
+        with closing(sqlite3.connect(path)) as database:
+            database.execute(change)
+            database.commit()
+        with pytest.raises(InputError, match="does not say whose") as caught:
+            read_trace(path)
+        assert caught.value.why is not None
+        assert "2 processes called CUDA" in caught.value.why
+        assert "globalPid" in caught.value.why
+
     def test_another_is_named(self, path: Path, tmp_path: Path) -> None:
         alone = write_nsys.write(tmp_path / "one.sqlite", small())
         named = analyze_path(path, process=429).diagnosis
