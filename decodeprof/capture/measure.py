@@ -10,7 +10,7 @@ import torch
 from decodeprof.capture import about
 from decodeprof.capture.compiled import compiled_graphs
 from decodeprof.capture.graph_times import time_graphs
-from decodeprof.capture.session import Session
+from decodeprof.capture.session import SETTLE_SECONDS, Session
 from decodeprof.capture.statistics import half_interval_share
 from decodeprof.capture.timing import (
     Clocked,
@@ -36,7 +36,8 @@ def measure(session: Session) -> PassReport:
     """Time the target without a profiler; the samples are in the recording after it."""
     budget_ns = int(session.job.budget_s * _NS_PER_S)
     tokens = session.recording.target.new_tokens
-    if session.on_device:
+    # A longer call has settled them by itself.
+    if session.on_device and session.last_call_seconds < SETTLE_SECONDS:
         session.channel.progress("timing", "settling the device's clocks")
         session.settle()
     runs: list[Run] = []

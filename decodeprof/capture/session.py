@@ -26,7 +26,8 @@ from decodeprof.capture.tokens import Returned
 from decodeprof.capture.watch import Listener, Watch
 from decodeprof.recording import PassReport, Recording, write_recording
 
-_SETTLE_SECONDS = 1.5
+_NS_PER_S = 1_000_000_000
+SETTLE_SECONDS = 1.5
 """Of work before what is timed or profiled: after 0.5 s of matrix products the clocks of an H200
 were 10 % below their first ones, and after 1.5 s they fell no further."""
 PHASES = ("import", "setup", "call")
@@ -76,6 +77,7 @@ class Session:
     recording: Recording
     on_device: bool = False
     calls: int = 0
+    last_call_seconds: float = 0.0
     steps: int = 0
     """Boundaries of one whole call."""
     other_threads: bool = False
@@ -143,6 +145,7 @@ class Session:
             self.replays += watch.replays - replays
         drained_ns = time.perf_counter_ns()
         elapsed_ns = drained_ns - began_at[0]
+        self.last_call_seconds = elapsed_ns / _NS_PER_S
         return Called(returned, values, elapsed_ns, began_at, returned_at, drained_ns)
 
     def settle(self, *, override: dict[str, Any] | None = None) -> None:
@@ -155,7 +158,7 @@ class Session:
             UserCodeFailed: the target failed.
         """
         begin = time.monotonic()
-        while time.monotonic() - begin < _SETTLE_SECONDS:
+        while time.monotonic() - begin < SETTLE_SECONDS:
             self.call(override=override)
 
     def drain(self) -> None:

@@ -68,7 +68,7 @@ def command(
     check_page(page, path)
     if perfetto:
         check_timeline_of(path, force=page.force)
-    if path.suffix in REPORTS:
+    if path.suffix in REPORTS and path.stat().st_size:
         say("`nsys export` comes first: minutes, where the report is of gigabytes")
     analyzed = analyze_path(path, process=process)
     show_diagnosis(analyzed.diagnosis, output)

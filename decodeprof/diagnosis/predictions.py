@@ -186,7 +186,7 @@ def _graph_times(evidence: Evidence, source: Source) -> dict[bytes, GraphTimes]:
 
 
 def _in_graph_ns(evidence: Evidence, program: Program, costs: GraphCosts) -> I64 | None:
-    """What larger kernels take less as nodes, and memsets and copies more, where measured."""
+    """What larger kernels, memsets and copies take more or less as nodes, where measured."""
     ceilings = evidence.recording.ceilings if evidence.recording else None
     if ceilings is None or ceilings.node_gap_ns is None:
         return None
@@ -198,8 +198,8 @@ def _in_graph_ns(evidence: Evidence, program: Program, costs: GraphCosts) -> I64
         evidence.trace,
         program,
         large_ns=min(beside(ceilings.node_gap_large_ns), 0),
-        set_ns=max(beside(ceilings.node_gap_set_ns), 0),
-        copy_ns=max(beside(ceilings.node_gap_copy_ns), 0),
+        set_ns=beside(ceilings.node_gap_set_ns),
+        copy_ns=beside(ceilings.node_gap_copy_ns),
     )
 
 

@@ -134,7 +134,7 @@ class Database:
     def integers(
         self, source: Source, wanted: Mapping[str, str | None], *, where: str = ""
     ) -> dict[str, I64]:
-        """Columns of a table as int64; -1 stands for NULL.
+        """Columns of a table as int64; -1 stands for NULL, and for what is no number.
 
         Args:
             source: the table.
@@ -145,7 +145,7 @@ class Database:
         Several columns joined by ``*`` stand for their product.
         """
         present = {key: column for key, column in wanted.items() if column is not None}
-        listed = ", ".join(f"CAST(ifnull({_quoted(c)}, -1) AS INTEGER)" for c in present.values())
+        listed = ", ".join(_integer(_quoted(column)) for column in present.values())
         condition = f" WHERE {where}" if where else ""
         with self._told():
             count = source.rows
@@ -222,6 +222,14 @@ def require(database: Database, source: Source, columns: tuple[str, ...]) -> Non
             hint="export the report again with the `nsys` that recorded it: "
             "`nsys export --type sqlite report.nsys-rep`",
         )
+
+
+def _integer(value: str) -> str:
+    # A cast makes 0 of any text, which would pass for a time.
+    return (
+        f"CASE typeof({value}) WHEN 'integer' THEN {value} "
+        f"WHEN 'real' THEN CAST({value} AS INTEGER) ELSE -1 END"
+    )
 
 
 def _quoted(columns: str) -> str:

@@ -177,6 +177,15 @@ def test_a_name_that_is_no_utf8_is_read_as_far_as_it_can_be(export: Path) -> Non
     assert "k\ufffdr" in found.names
 
 
+def test_text_in_place_of_a_time_is_no_time(export: Path) -> None:
+    before = read_trace(export)
+    change(export, "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 'soon' WHERE rowid = 2")
+    found = read_trace(export)
+    assert len(found.device) == len(before.device) - 1
+    assert found.span_ns() == before.span_ns()
+    assert "1 device activities with missing or impossible times were left out" in found.caveats
+
+
 def test_a_view_is_no_table(export: Path) -> None:
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
     change(export, "DROP TABLE CUPTI_ACTIVITY_KIND_MEMCPY")
