@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodeprof.analysis.families import family
 from decodeprof.analysis.intervals import Intervals, union
+from decodeprof.model.families import family
 from decodeprof.model.trace import I64, ActivityKind, Trace
 
 _PAIRED_SENDS = "sendrecv"

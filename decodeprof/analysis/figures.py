@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodeprof.analysis.families import family
 from decodeprof.analysis.gaps import Gaps
 from decodeprof.analysis.host import HostTime, host_time, launching_thread
 from decodeprof.analysis.launches import Launches
 from decodeprof.analysis.queue import QueueDepth, latencies, queue_depth
 from decodeprof.analysis.steps.found import Steps
 from decodeprof.model.calls import CallKind
+from decodeprof.model.families import family
 from decodeprof.model.trace import I64, NONE, ActivityKind, Trace
 
 # A period of the counts must be seen twice before it is believed.

@@ -1,18 +1,19 @@
 """What does a profiler show of the device's own latencies?
 
 Two figures need one. The time from a launch call's start to its kernel's start on an idle device.
-And the node gap: what a step pays for each activity once it is one graph. That is the unprofiled
-time of a graph less the times that a profile shows of the same kernels launched one by one, which
-is how a prediction is made: it adds gaps to the busy time of an ordinary run. The graph's kernels
-alternate as a decoder's do (normalise, project, activate): in a row of one tiny kernel the gap
-comes out at half of what a real step pays, since each finds its code and data at hand. Kernels of
-many blocks hide most of their gap behind the previous one's last blocks (on an H200 some 0.1 of
-0.42 µs remain), so they have a figure of their own. So have memsets and copies, which other units
-of the device run: it stops between them and kernels, for 4 µs in all beside a memset.
+And what a step pays for each activity once it is one graph (`decodeprof.model.graph_nodes`): that
+is the unprofiled time of a graph less the times that a profile shows of the same kernels launched
+one by one, which is how a prediction is made. Six graphs of different mixtures (`node_graphs`) are
+six equations for the six costs.
 
-The gap is not a constant of the device. On one H200 whole graphs took 14 % less for some seconds,
-and then what they took before, with the same clocks, power and temperature, and kernels that a
-profile showed to last the same. So it is measured again and again while recording.
+The gap is not a constant of the device. An H200 has two speeds between nodes, some 0.3 µs apart,
+and changes from one to the other by itself, in the middle of a row of replays, for seconds at a
+time: with the same clocks, power and temperature, kernels that a profile shows to last the same,
+and whatever the process does meanwhile. So all six graphs are measured until two rows of times
+agree, and a small graph of layers is timed again and again while recording.
+
+What no calibration tells: some matrix-vector kernels take up to 30 % longer where their input lies
+within 8 KB than where it crosses such a border, and a captured step has its tensors elsewhere.
 """
 
 from __future__ import annotations
@@ -21,38 +22,40 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import msgspec
+import numpy as np
 import torch
 
 from decodeprof.capture.ceilings import capture, device_ns
 from decodeprof.capture.hooks import ProfilerWatch
+from decodeprof.capture.node_graphs import LAYERS, NODES_PER_LAYER, build, layer_weights, layers
 from decodeprof.capture.profiler import exported, new_profiler
 from decodeprof.capture.statistics import lower_median
+from decodeprof.model.graph_nodes import NodeCosts, fitted, is_matrix, mixture
+from decodeprof.model.trace import ActivityKind
 from decodeprof.recording import Ceilings
 
 _LAUNCHES = 100
-_LAYERS = 24
-_NODES_PER_LAYER = 13
-"""Kernels of one layer; one more where cuBLAS splits a product."""
-_LAYER_REPEATS = 5
-"""Rounds of the layers under the profiler."""
-_OTHERS = 64
-"""Memsets or copies in a graph, each beside a kernel."""
-_REDUCED = 1 << 20
-"""Elements whose sum takes many blocks, for which torch sets a counter to 0 first."""
-_COPIED_BYTES = 1 << 14
+_ROUNDS = 5
+"""Of a graph's kernels under the profiler, launched one by one; the first still warms up."""
+_ALIKE_SHARE = 0.03
+"""Two times of a graph further apart than this are two speeds of the device, not noise."""
+_MOST_ROWS = 8
+"""Of times of all graphs: half a second."""
 UNSTEADY_NS = 100
 """Gaps further apart than this are two speeds of the device; they else spread by some 20 ns."""
 _PROBE_WIDTH, _PROBE_HIDDEN = 256, 512
 """Of the layers that stay in memory while recording: 13 MB."""
-_LARGE_ROWS = 512
-"""Rows for which each kernel of a layer has far more blocks than `LARGEST_SMALL_GRID`."""
-LARGEST_SMALL_GRID = 32
-"""Blocks; the boundary between the two node gaps."""
 _NS_PER_US = 1_000
-_ON_DEVICE = ("kernel", "gpu_memset", "gpu_memcpy")
+_PS_PER_NS = 1_000
+_KINDS = {
+    "kernel": ActivityKind.KERNEL,
+    "gpu_memset": ActivityKind.SET,
+    "gpu_memcpy": ActivityKind.COPY,
+}
 
 
 class _Args(msgspec.Struct):
@@ -73,35 +76,41 @@ class _Trace(msgspec.Struct):
 
 
 def calibrate(watch: ProfilerWatch, ceilings: Ceilings) -> Ceilings:
-    """Add the node gaps and the kernel latency to what was measured without a profiler."""
-    small, large = layers(rows=1), layers(rows=_LARGE_ROWS)
-    small_ns, large_ns = (device_ns(capture(each).replay) for each in (small, large))
+    """Add what nodes cost and the kernel latency to what was measured without a profiler.
+
+    Raises:
+        RuntimeError: CUDA's errors, too little memory among them, and the profiler's.
+    """
+    functions = build()
+    graphs = [capture(each) for each in functions]
+    graphs_ns = alike([partial(device_ns, graph.replay) for graph in graphs])
     one = torch.zeros(1, device="cuda")
     launched = _profiled(watch, lambda: one.add_(1), times=_LAUNCHES)
-    others = [(each, device_ns(capture(each).replay)) for each in (sets(), copies())]
-    gap_ns, gap_large_ns = node_gaps_ns(
-        small_ns,
-        _profiled(watch, small, times=_LAYER_REPEATS),
-        large_ns,
-        _profiled(watch, large, times=_LAYER_REPEATS),
+    costs = node_costs(graphs_ns, [_profiled(watch, f, times=_ROUNDS) for f in functions])
+    found = msgspec.structs.replace(
+        ceilings, kernel_latency_ns=floor_ns([kernel.latency_ns for kernel in launched])
     )
-    set_ns, copy_ns = (
-        gap_of_others_ns(
-            graph_ns,
-            _profiled(watch, each, times=_LAYER_REPEATS),
-            gap_ns=gap_ns,
-            gap_large_ns=gap_large_ns,
-        )
-        for each, graph_ns in others
-    )
+    if costs is None:
+        return found
     return msgspec.structs.replace(
-        ceilings,
-        node_gap_ns=gap_ns,
-        node_gap_large_ns=gap_large_ns,
-        node_gap_set_ns=set_ns,
-        node_gap_copy_ns=copy_ns,
-        kernel_latency_ns=floor_ns([kernel.latency_ns for kernel in launched]),
+        found,
+        node_gap_ns=round(costs.few_ns),
+        node_gap_large_ns=round(costs.many_ns),
+        node_gap_matrix_ns=round(costs.matrix_ns or 0),
+        node_gap_set_ns=round(costs.set_ns),
+        node_gap_copy_ns=round(costs.copy_ns),
+        profiled_block_ps=round(costs.block_ns * _PS_PER_NS, 1),
     )
+
+
+def alike(times: Sequence[Callable[[], int]]) -> list[int]:
+    """One time of each, all taken while the device had one speed, as far as `_MOST_ROWS` tell."""
+    row = [time() for time in times]
+    for _ in range(_MOST_ROWS):
+        before, row = row, [time() for time in times]
+        if all(abs(a - b) <= _ALIKE_SHARE * a for a, b in zip(before, row, strict=True)):
+            break
+    return row
 
 
 def _profiled(watch: ProfilerWatch, run: Callable[[], object], *, times: int) -> list[Kernel]:
@@ -114,10 +123,12 @@ def _profiled(watch: ProfilerWatch, run: Callable[[], object], *, times: int) ->
         profiler.start()
     finally:
         watch.ours = False
-    for _ in range(times):
-        run()
-        torch.cuda.synchronize()
-    profiler.stop()
+    try:
+        for _ in range(times):
+            run()
+            torch.cuda.synchronize()
+    finally:
+        profiler.stop()
     return read(exported(profiler))
 
 
@@ -126,10 +137,10 @@ class GapProbe:
 
     def __init__(self) -> None:
         """Build and capture it."""
-        forward = layers(rows=1, width=_PROBE_WIDTH, hidden=_PROBE_HIDDEN)
-        self._graph = capture(forward)
+        weights = layer_weights(_PROBE_WIDTH, _PROBE_HIDDEN)
+        self._graph = capture(layers(weights, rows=1))
         self._first_ns = self._graph_ns()
-        self._nodes = _LAYERS * _NODES_PER_LAYER
+        self._nodes = LAYERS * NODES_PER_LAYER
         self.samples_ns: list[int] = [0]
         """Against the first sample, per node."""
 
@@ -156,117 +167,40 @@ def with_samples(ceilings: Ceilings, samples_ns: Sequence[int], *, reference: in
     return msgspec.structs.replace(ceilings, node_gap_samples_ns=gaps)
 
 
-def sets() -> Callable[[], object]:
-    """Sums that each take a memset and a kernel."""
-    values = torch.zeros(_REDUCED, dtype=torch.float32, device="cuda")
-    return lambda: [values.sum() for _ in range(_OTHERS)]
-
-
-def copies() -> Callable[[], object]:
-    """Kernels with a copy within the device after each."""
-    source = torch.zeros(_COPIED_BYTES // 4, dtype=torch.float32, device="cuda")
-    target = torch.empty_like(source)
-    return lambda: [target.copy_(source.add_(1)) for _ in range(_OTHERS)]
-
-
-def layers(*, rows: int, width: int = 1024, hidden: int = 3072) -> Callable[[], object]:
-    """A forward of a few small layers with weights of their own, as kernels of a decode step."""
-    options = {"device": "cuda", "dtype": torch.bfloat16}
-    weights = [
-        (
-            torch.ones(width, **options),  # type: ignore[call-overload]
-            torch.randn(hidden, width, **options) / width,  # type: ignore[call-overload]
-            torch.randn(width, hidden, **options) / hidden,  # type: ignore[call-overload]
-        )
-        for _ in range(_LAYERS)
-    ]
-    start = torch.randn(1, rows, width, **options)  # type: ignore[call-overload]
-
-    def forward() -> object:
-        hidden_state = start
-        for scale, up, down in weights:
-            wide = hidden_state.float()
-            normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
-            inner = torch.nn.functional.linear(normed.to(torch.bfloat16) * scale, up)
-            hidden_state = hidden_state + torch.nn.functional.linear(
-                torch.nn.functional.silu(inner) * inner, down
-            )
-        return hidden_state
-
-    return forward
-
-
 @dataclass(frozen=True)
 class Kernel:
     """One kernel, memset or copy that was launched by itself."""
 
     duration_ns: int
     latency_ns: int
-    blocks: int
+    blocks: int = 0
     """0: it is no kernel."""
+    name: str = ""
+    kind: ActivityKind = ActivityKind.KERNEL
 
 
-def node_gaps_ns(
-    small_ns: int, small: Sequence[Kernel], large_ns: int, large: Sequence[Kernel]
-) -> tuple[int | None, int | None]:
-    """The gaps before kernels of few blocks and of many, from the graphs of two sets of layers.
-
-    A graph's unprofiled time is its kernels' own durations and their gaps: two graphs of different
-    mixtures are two equations.
+def node_costs(graphs_ns: Sequence[int], launched: Sequence[Sequence[Kernel]]) -> NodeCosts | None:
+    """What each activity of a graph costs beside its duration.
 
     Args:
-        small_ns: unprofiled time of one replay of the graph with mostly small kernels.
-        small: its kernels launched one by one, in `_LAYER_REPEATS` rounds of which the first still
-            warms up.
-        large_ns: the same for the graph with mostly large ones.
-        large: its kernels.
+        graphs_ns: unprofiled time of one replay of each graph.
+        launched: of each graph the same activities one by one, in `_ROUNDS` rounds of which the
+            first still warms up.
     """
-    gaps = [_gaps(small_ns, small), _gaps(large_ns, large)]
-    if None in gaps:
-        return None, None
-    (few, many, rest), (few_large, many_large, rest_large) = gaps  # type: ignore[misc]
-    both = few * many_large - few_large * many
-    if abs(both) < few * many_large / 2:
-        # Mixtures too alike to tell one from the other.
-        return max(0, round(rest / max(few + many, 1))), None
-    gap = (rest * many_large - rest_large * many) / both
-    gap_large = (few * rest_large - few_large * rest) / both
-    # Below 0 where kernels run faster in a row than one by one: that is theirs, too.
-    return max(0, round(gap)), round(gap_large)
-
-
-def _gaps(graph_ns: int, kernels: Sequence[Kernel]) -> tuple[int, int, int] | None:
-    """Small kernels, large ones, and the time of all gaps, of one round."""
-    nodes = len(kernels) // _LAYER_REPEATS
-    if not nodes:
-        return None
-    rounds = [kernels[nodes * r : nodes * (r + 1)] for r in range(1, _LAYER_REPEATS)]
-    busy_ns = lower_median([sum(kernel.duration_ns for kernel in each) for each in rounds])
-    few = sum(0 < kernel.blocks <= LARGEST_SMALL_GRID for kernel in rounds[0])
-    many = sum(kernel.blocks > LARGEST_SMALL_GRID for kernel in rounds[0])
-    return few, many, graph_ns - busy_ns
-
-
-def gap_of_others_ns(
-    graph_ns: int, activities: Sequence[Kernel], *, gap_ns: int | None, gap_large_ns: int | None
-) -> int | None:
-    """What each memset or copy of a graph costs beside its duration and the gaps of its kernels.
-
-    Args:
-        graph_ns: unprofiled time of one replay.
-        activities: launched one by one, in `_LAYER_REPEATS` rounds of which the first warms up.
-        gap_ns: of small kernels; None: not known, and then nothing is.
-        gap_large_ns: of large ones; None: as of small ones.
-    """
-    found = _gaps(graph_ns, activities)
-    if found is None or gap_ns is None:
-        return None
-    few, many, rest = found
-    others = len(activities) // _LAYER_REPEATS - few - many
-    if not others:
-        return None
-    large_ns = gap_ns if gap_large_ns is None else gap_large_ns
-    return max(0, round((rest - few * gap_ns - many * large_ns) / others))
+    mixtures, beside_ns = [], []
+    for graph_ns, activities in zip(graphs_ns, launched, strict=True):
+        nodes = len(activities) // _ROUNDS
+        rounds = [activities[nodes * r : nodes * (r + 1)] for r in range(1, _ROUNDS)]
+        busy_ns = lower_median([sum(each.duration_ns for each in one) for one in rounds])
+        one = rounds[0]
+        mixed = mixture(
+            kind=np.array([each.kind for each in one], np.int8),
+            blocks=np.array([each.blocks for each in one], np.int64),
+            matrix=is_matrix([each.name for each in one]),
+        )
+        mixtures.append(mixed.sum(axis=0))
+        beside_ns.append(graph_ns - busy_ns)
+    return fitted(mixtures, beside_ns)
 
 
 def read(trace: bytes) -> list[Kernel]:
@@ -278,7 +212,7 @@ def read(trace: bytes) -> list[Kernel]:
         if event.cat in ("cuda_runtime", "cuda_driver")
     }
     kernels = sorted(
-        (e for e in events if e.cat in _ON_DEVICE and e.args.correlation in starts),
+        (e for e in events if e.cat in _KINDS and e.args.correlation in starts),
         key=lambda event: event.ts,
     )
     return [
@@ -286,6 +220,8 @@ def read(trace: bytes) -> list[Kernel]:
             duration_ns=_ns(event.dur),
             latency_ns=_ns(event.ts) - starts[event.args.correlation],
             blocks=math.prod(event.args.grid) if event.cat == "kernel" else 0,
+            name=event.name,
+            kind=_KINDS[event.cat],
         )
         for event in kernels
     ]

@@ -7,6 +7,7 @@ buffers come from a memory pool of their own, so that the target's cached memory
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -171,11 +172,17 @@ def strided_elements_per_s() -> float:
 
     Its kernel computes an address for every element, so that instructions bound it and not bytes.
     """
+    copy = expanded_copy()
+    return math.prod(_EXPANDED_SHAPE) * _NS_PER_S / device_ns(copy)
+
+
+def expanded_copy() -> Callable[[], object]:
+    """A copy that writes `_EXPANDED_SHAPE` from half of it; 200 MB in all."""
     rows, heads, _, length, width = _EXPANDED_SHAPE
     keys = torch.zeros((rows, heads, 1, length, width), dtype=torch.bfloat16, device="cuda")
     expanded = keys.expand(_EXPANDED_SHAPE)
     target = torch.empty(_EXPANDED_SHAPE, dtype=torch.bfloat16, device="cuda")
-    return target.numel() * _NS_PER_S / device_ns(lambda: target.copy_(expanded))
+    return lambda: target.copy_(expanded)
 
 
 def queue_depth() -> int:

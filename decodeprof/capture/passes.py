@@ -136,7 +136,12 @@ def _calibrate(session: Session, measured: Ceilings) -> None:
     probe = session.gap_probe
     if probe is not None:
         probe.sample()
-    calibrated = calibrate(session.watches.profilers, measured)
+    try:
+        calibrated = calibrate(session.watches.profilers, measured)
+    except RuntimeError as error:  # CUDA's errors and the profiler's, and too little memory.
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        session.caveat(f"what a graph's node costs could not be measured: {reason}")
+        return
     if probe is not None:
         calibrated = with_samples(calibrated, probe.samples_ns, reference=-1)
         session.change(ceilings=calibrated)

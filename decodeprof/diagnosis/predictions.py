@@ -13,7 +13,13 @@ import numpy as np
 
 from decodeprof.analysis.host import launching_thread
 from decodeprof.analysis.replay.build import Source, build_program, prepare
-from decodeprof.analysis.replay.changes import GraphCosts, graph_costs, node_shifts, scaled
+from decodeprof.analysis.replay.changes import (
+    GraphCosts,
+    graph_costs,
+    memory_bound,
+    node_shifts,
+    scaled,
+)
 from decodeprof.analysis.replay.errors import WITHHOLD_ABOVE_SHARE, reproduce
 from decodeprof.analysis.replay.exposed import exposed_costs
 from decodeprof.analysis.replay.fusable import Chain, fusable_chains
@@ -32,7 +38,9 @@ from decodeprof.analysis.replay.what_if import (
 from decodeprof.diagnosis.evidence import Evidence
 from decodeprof.diagnosis.graph_measured import cannot_capture
 from decodeprof.model.diagnosis import Distribution, Range, Replay, WhatIf, WhatIfs
+from decodeprof.model.graph_nodes import NodeCosts
 from decodeprof.model.trace import I64, NONE
+from decodeprof.recording import Ceilings
 
 # A replay this near to the unprofiled step tells of it, though no host work had to be scaled.
 AS_TIMED_SHARE = 0.03
@@ -186,20 +194,38 @@ def _graph_times(evidence: Evidence, source: Source) -> dict[bytes, GraphTimes]:
 
 
 def _in_graph_ns(evidence: Evidence, program: Program, costs: GraphCosts) -> I64 | None:
-    """What larger kernels, memsets and copies take more or less as nodes, where measured."""
+    """What activities of other kinds take more or less as nodes, where measured."""
     ceilings = evidence.recording.ceilings if evidence.recording else None
     if ceilings is None or ceilings.node_gap_ns is None:
         return None
-
-    def beside(measured_ns: int | None) -> int:
-        return 0 if measured_ns is None else measured_ns - costs.node_gap_ns
-
+    peak, traffic = ceilings.read_bytes_per_s, evidence.traffic
     return node_shifts(
         evidence.trace,
         program,
-        large_ns=min(beside(ceilings.node_gap_large_ns), 0),
-        set_ns=beside(ceilings.node_gap_set_ns),
-        copy_ns=beside(ceilings.node_gap_copy_ns),
+        node_costs(ceilings, gap_ns=costs.node_gap_ns),
+        hidden=memory_bound(evidence.trace, traffic, peak) if traffic and peak else None,
+    )
+
+
+def node_costs(ceilings: Ceilings, *, gap_ns: int) -> NodeCosts:
+    """What was measured of nodes; what was not, costs what other nodes do.
+
+    Args:
+        ceilings: of the recording.
+        gap_ns: of kernels of few blocks.
+    """
+
+    def known(measured_ns: float | None, otherwise_ns: float) -> float:
+        return otherwise_ns if measured_ns is None else float(measured_ns)
+
+    many = known(ceilings.node_gap_large_ns, gap_ns)
+    return NodeCosts(
+        few_ns=float(gap_ns),
+        many_ns=min(many, gap_ns),
+        matrix_ns=ceilings.node_gap_matrix_ns,
+        set_ns=known(ceilings.node_gap_set_ns, gap_ns),
+        copy_ns=known(ceilings.node_gap_copy_ns, gap_ns),
+        block_ns=known(ceilings.profiled_block_ps, 0.0) / 1_000,
     )
 
 

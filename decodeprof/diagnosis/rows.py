@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from decodeprof.analysis.families import FAMILIES
 from decodeprof.analysis.figures import KernelGroup, PhaseFigures, kernel_groups
 from decodeprof.analysis.intervals import union
 from decodeprof.analysis.sites import BlockingSite
@@ -25,6 +24,7 @@ from decodeprof.model.diagnosis import (
     Steps,
     SyncSite,
 )
+from decodeprof.model.families import FAMILIES
 from decodeprof.model.trace import I64, NONE, ActivityKind, Trace
 
 # Kernel names that get a row of their own in diagnosis.json; families always cover all.

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from hypothesis import strategies as st
 
 from decodeprof.capture.calibration import (
     Kernel,
+    alike,
     floor_ns,
-    gap_of_others_ns,
-    node_gaps_ns,
+    node_costs,
     read,
     with_samples,
 )
@@ -28,6 +29,7 @@ from decodeprof.capture.scrub import (
 from decodeprof.capture.statistics import half_interval_share, lower_median
 from decodeprof.capture.timing import slope_ns_per_token
 from decodeprof.capture.warmup import token_parameter
+from decodeprof.model.trace import ActivityKind
 from decodeprof.recording import Ceilings, Run
 
 
@@ -161,45 +163,37 @@ def test_a_short_profile_shows_latencies_and_kernel_times() -> None:
     assert floor_ns([]) is None
 
 
-def rounds(few: int, many: int) -> list[Kernel]:
-    """Five rounds of so many small and large kernels; the first still warms up."""
-    made = []
-    for extra in (300, 0, 0, 0, 0):
-        made += [Kernel(duration_ns=700 + extra, latency_ns=0, blocks=1)] * few
-        made += [Kernel(duration_ns=5000 + extra, latency_ns=0, blocks=900)] * many
-    return made
+def test_graphs_times_less_their_kernels_are_what_nodes_cost() -> None:
+    def rounds(*each: Kernel, times: int) -> list[Kernel]:
+        """The first of the five still warms up."""
+        warm = [replace(one, duration_ns=one.duration_ns + 300) for one in each]
+        return warm * times + list(each) * times * 4
+
+    few = Kernel(duration_ns=700, latency_ns=0, blocks=1, name="elementwise")
+    many = Kernel(duration_ns=5_000, latency_ns=0, blocks=900, name="elementwise")
+    huge = Kernel(duration_ns=90_000, latency_ns=0, blocks=100_000, name="elementwise")
+    matrix = Kernel(duration_ns=9_000, latency_ns=0, blocks=48, name="nvjet_tst_64x8")
+    memset = Kernel(duration_ns=600, latency_ns=0, name="Memset", kind=ActivityKind.SET)
+    copy = Kernel(duration_ns=800, latency_ns=0, name="Memcpy", kind=ActivityKind.COPY)
+    cost = {few: 400, many: 64, huge: -3_900, matrix: 598, memset: 2_000, copy: 150}
+    graphs = [(few, few, matrix), (few, many), (many, huge), (matrix, few), (few, memset),
+              (few, copy)]  # fmt: skip
+    times = [10 * sum(one.duration_ns + cost[one] for one in each) for each in graphs]
+    found = node_costs(times, [rounds(*each, times=10) for each in graphs])
+    assert found is not None
+    assert astuple(found) == pytest.approx((400.04, 100.04, 599.92, 2000, 150, 0.04), abs=0.05)
 
 
-def test_two_graphs_tell_the_gap_of_small_kernels_from_that_of_large_ones() -> None:
-    small_ns = 11 * (700 + 430) + 2 * (5000 + 90)
-    large_ns = 2 * (700 + 430) + 11 * (5000 + 90)
-    found = node_gaps_ns(small_ns, rounds(11, 2), large_ns, rounds(2, 11))
-    assert found == (430, 90)
+def test_graphs_are_timed_until_all_were_timed_at_one_speed() -> None:
+    readings = iter([(100, 200), (86, 200), (86, 170), (86, 171), (50, 50)])
+    queue: list[int] = []
 
+    def read_next() -> int:
+        if not queue:
+            queue.extend(next(readings))
+        return queue.pop(0)
 
-def test_mixtures_that_are_alike_give_one_gap() -> None:
-    graph_ns = 11 * (700 + 400) + 2 * (5000 + 400)
-    found = node_gaps_ns(graph_ns, rounds(11, 2), graph_ns, rounds(11, 2))
-    assert found == (400, None)
-
-
-def test_no_kernels_give_no_gap() -> None:
-    assert node_gaps_ns(3000, [], 3000, []) == (None, None)
-
-
-def test_what_a_memset_costs_is_what_the_kernels_gaps_leave() -> None:
-    one_by_one = []
-    for extra in (300, 0, 0, 0, 0):
-        one_by_one += [
-            Kernel(duration_ns=700 + extra, latency_ns=0, blocks=0),
-            Kernel(duration_ns=5000 + extra, latency_ns=0, blocks=900),
-        ] * 8
-    graph_ns = 8 * (700 + 4200 + 5000 + 90)
-    assert gap_of_others_ns(graph_ns, one_by_one, gap_ns=430, gap_large_ns=90) == 4200
-    # Without a gap of their own, large kernels have that of small ones.
-    assert gap_of_others_ns(graph_ns, one_by_one, gap_ns=430, gap_large_ns=None) == 3860
-    assert gap_of_others_ns(graph_ns, one_by_one, gap_ns=None, gap_large_ns=None) is None
-    assert gap_of_others_ns(graph_ns, rounds(8, 8), gap_ns=430, gap_large_ns=90) is None
+    assert alike([read_next, read_next]) == [86, 171]
 
 
 def test_the_gap_at_each_sample_counts_from_the_one_it_was_measured_at() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decodeprof.analysis.families import family
 from decodeprof.analysis.sweeps.growth import Rates
 from decodeprof.analysis.sweeps.larger import foreseen_by_replay
 from decodeprof.cli.sweep_judged import judged
 from decodeprof.diagnosis.evidence import gather
 from decodeprof.diagnosis.larger_step import larger
 from decodeprof.diagnosis.load import Loaded, load
+from decodeprof.model.families import family
 from decodeprof.model.trace import OpDetail, Trace
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -10,13 +10,15 @@ from decodeprof.analysis.grouping import rows_by_value
 from decodeprof.analysis.replay.delays import TYPICAL_NODE_GAP_NS, TYPICAL_QUEUED_NS, Delays
 from decodeprof.analysis.replay.program import LAUNCH, Events, Program
 from decodeprof.analysis.replay.waits import WAIT
-from decodeprof.model.trace import I64, NONE, ActivityKind, Bool, Trace
+from decodeprof.analysis.traffic.columns import KernelTraffic
+from decodeprof.model.graph_nodes import NodeCosts, costs_ns, is_matrix, mixture
+from decodeprof.model.trace import I64, NONE, Bool, Trace
 
 # What one launch call of an instantiated graph takes on the host where nobody measured it.
 TYPICAL_GRAPH_LAUNCH_NS = 10_000
-# Kernels of more blocks hide most of a node's gap: over eight workloads on an H200 the gaps came
-# out at 0.44 µs for kernels of up to 32 blocks, and at 0.12 for larger ones.
-LARGEST_SMALL_GRID = 32
+# A kernel that moves bytes at this share of the measured bandwidth waits for memory: what a
+# profiler adds to its blocks is hidden. One of 0.9 of it shows nothing on an H200, one of 0.55 all.
+MEMORY_BOUND_SHARE = 0.7
 # Mean gaps beyond this are not the device's own step from node to node: branches wait there.
 LARGEST_NODE_GAP_NS = 5_000
 # A piece of this little of a step's activities is captured together with its neighbour: nobody
@@ -64,45 +66,44 @@ def graph_costs(
 
 
 def node_shifts(
-    trace: Trace,
-    program: Program,
-    *,
-    small_ns: int = 0,
-    large_ns: int = 0,
-    set_ns: int = 0,
-    copy_ns: int = 0,
+    trace: Trace, program: Program, costs: NodeCosts, *, hidden: Bool | None = None
 ) -> I64:
-    """How much longer each activity would take as a graph's node, by its grid or its kind.
+    """How much longer each activity would take as a graph's node than one of few blocks, in ns.
 
-    The same kernels last otherwise in a graph than launched one by one, and a memset stops the
-    device. What is already in a graph does not change.
+    What is already in a graph does not change.
 
     Args:
         trace: the trace.
         program: a program of it.
-        small_ns: for grids of up to `LARGEST_SMALL_GRID` blocks.
-        large_ns: for larger ones; negative where they are faster in a graph.
-        set_ns: for memsets.
-        copy_ns: for copies.
+        costs: what nodes cost; the gap of few blocks is paid by every node.
+        hidden: for each row of `trace.device`, whether it waits for memory (`memory_bound`).
     """
     shift = np.zeros(program.activities, np.int64)
     events = program.events
     rows = events.first[events.is_launch & (events.count == 1)]
-    known = program.activity[rows] != NONE
-    rows = rows[known]
-    activities = program.activity[rows]
-    blocks, kind = trace.device.blocks[activities], trace.device.kind[activities]
-    shift[rows] = np.select(
-        [
-            blocks > LARGEST_SMALL_GRID,
-            blocks > 0,
-            kind == ActivityKind.SET,
-            kind == ActivityKind.COPY,
-        ],
-        [large_ns, small_ns, set_ns, copy_ns],
-        default=0,
+    rows = rows[program.activity[rows] != NONE]
+    device = trace.device.take(program.activity[rows])
+    matrix = is_matrix(trace.names)[device.name] & (costs.matrix_ns is not None)
+    mixed = mixture(
+        kind=device.kind,
+        blocks=device.blocks,
+        matrix=matrix,
+        hidden=None if hidden is None else hidden[program.activity[rows]],
     )
+    shift[rows] = np.rint(costs_ns(costs, mixed) - costs.few_ns)
     return shift
+
+
+def memory_bound(trace: Trace, traffic: KernelTraffic, bytes_per_s: float) -> Bool:
+    """For each row of `trace.device`, whether it moves bytes about as fast as the device can.
+
+    Args:
+        trace: the trace.
+        traffic: of its activities.
+        bytes_per_s: the device's bandwidth.
+    """
+    ns = trace.device.end_ns - trace.device.start_ns
+    return np.asarray(traffic.bytes >= MEMORY_BOUND_SHARE * bytes_per_s / 1e9 * np.maximum(ns, 1))
 
 
 def longer(program: Program, by_ns: I64) -> Program:

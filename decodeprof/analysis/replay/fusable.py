@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodeprof.analysis.families import family
 from decodeprof.analysis.replay.fusion import chains
 from decodeprof.analysis.replay.program import Program
+from decodeprof.model.families import family
 from decodeprof.model.trace import I8, I64, NONE, Trace
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from decodeprof.analysis.families import family
 from decodeprof.analysis.replay.program import Program
+from decodeprof.model.families import family
 from decodeprof.model.trace import I8, I64, NONE, ActivityKind, Trace
 
 _REDUCTIONS = frozenset({"norm", "softmax", "reduction"})

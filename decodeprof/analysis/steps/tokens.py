@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodeprof.analysis.families import family
 from decodeprof.analysis.steps.graphs import graph_sizes
+from decodeprof.model.families import family
 from decodeprof.model.trace import I64, NONE, Trace
 
 _TEMPLATE = re.compile(r"<[^<>]*>")

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from decodeprof.analysis.families import family
 from decodeprof.analysis.traffic.columns import KernelTraffic, OpUse
 from decodeprof.analysis.traffic.counting import count
 from decodeprof.analysis.traffic.operands import Arguments, UnknownSizeError, Work
+from decodeprof.model.families import family
 from decodeprof.model.trace import I64, NONE, ActivityKind, Bool, OpDetail, Trace
 
 THREADS_PER_SM = 2_048

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from decodeprof.analysis.families import family
 from decodeprof.analysis.steps.found import Steps
 from decodeprof.analysis.traffic import products
 from decodeprof.analysis.traffic.columns import KernelTraffic, OpUse
 from decodeprof.analysis.traffic.operands import Arguments, UnknownSizeError
+from decodeprof.model.families import family
 from decodeprof.model.trace import I64, NONE, ActivityKind, Trace
 from decodeprof.recording import ModelInfo
 

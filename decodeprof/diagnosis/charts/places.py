@@ -6,11 +6,11 @@ import re
 
 import numpy as np
 
-from decodeprof.analysis.families import family
 from decodeprof.diagnosis.charts.window import Window
 from decodeprof.diagnosis.evidence import Evidence
 from decodeprof.model.charts import Place
 from decodeprof.model.diagnosis import Diagnosis, Finding
+from decodeprof.model.families import family
 from decodeprof.model.trace import I64, NONE
 
 _LITERAL = re.compile(r"`([^`]+)`")

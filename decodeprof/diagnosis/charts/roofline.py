@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from decodeprof.analysis.families import family
 from decodeprof.analysis.traffic.rates import name_rates, rows_of_steps
 from decodeprof.diagnosis.evidence import Evidence
 from decodeprof.model.charts import Roofline, RoofPoint
 from decodeprof.model.diagnosis import Floors
+from decodeprof.model.families import family
 from decodeprof.model.trace import I64
 
 NS_PER_S = 1_000_000_000

@@ -6,7 +6,6 @@ from collections import defaultdict
 
 import numpy as np
 
-from decodeprof.analysis.families import family
 from decodeprof.analysis.gaps import Gaps
 from decodeprof.analysis.host import blocking_calls, launching_thread
 from decodeprof.analysis.nesting import parents
@@ -23,6 +22,7 @@ from decodeprof.model.charts import (
     SyncMark,
     Timeline,
 )
+from decodeprof.model.families import family
 from decodeprof.model.trace import I64, NONE, DeviceTable, Trace
 
 OP_LEVELS = 2

@@ -26,11 +26,11 @@ from __future__ import annotations
 import re
 
 from decodeprof import units
-from decodeprof.analysis.families import family
 from decodeprof.analysis.traffic.rates import NameRate, name_rates, rows_of_steps
 from decodeprof.diagnosis import gates, telling
 from decodeprof.diagnosis.judging import Case, Clear, CouldNotTell, Found, Outcome
 from decodeprof.model.diagnosis import Evidence, Finding, Floors, Recommendation
+from decodeprof.model.families import family
 
 CODE = "far-from-roof"
 TITLE = "a matrix kernel far below the device's bandwidth and arithmetic rate"

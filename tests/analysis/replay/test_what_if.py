@@ -11,6 +11,7 @@ from decodeprof.analysis.replay.changes import (
     as_graphs,
     graph_costs,
     last_wait,
+    memory_bound,
     node_shifts,
     scaled,
     without_waits,
@@ -22,6 +23,8 @@ from decodeprof.analysis.replay.run import replay
 from decodeprof.analysis.replay.scale import host_scale
 from decodeprof.analysis.replay.waits import WAIT
 from decodeprof.analysis.replay.what_if import Outcome, Outcomes, Question, remove_waits, what_ifs
+from decodeprof.analysis.traffic.columns import KernelTraffic
+from decodeprof.model.graph_nodes import NodeCosts, is_matrix
 from decodeprof.model.trace import NONE
 from tests.analysis.replay.sources import ADD, COSTS, MATRIX, US, loop, steady_ns
 from tests.build import NODE_GAP_NS, TraceBuilder
@@ -309,13 +312,18 @@ def test_kernels_may_take_another_time_as_nodes() -> None:
         trace=replace(
             source.trace,
             device=replace(
-                source.trace.device, blocks=np.arange(len(source.trace.device)) % 64 + 1
+                source.trace.device, blocks=1 + 999 * (np.arange(len(source.trace.device)) % 2)
             ),
         ),
     )
     asked = question(source)
-    shift = node_shifts(source.trace, asked.program, small_ns=90, large_ns=-300)
-    assert set(shift.tolist()) == {90, -300}
+    costs = NodeCosts(few_ns=400, many_ns=100, matrix_ns=None, set_ns=0, copy_ns=0, block_ns=0)
+    shift = node_shifts(source.trace, asked.program, costs)
+    assert set(shift.tolist()) == {0, -300}
+    apart = node_shifts(source.trace, asked.program, replace(costs, matrix_ns=490))
+    matrix = is_matrix(source.trace.names)[source.trace.device.name[asked.program.activity]]
+    assert set(apart[matrix].tolist()) == {90}
+    assert apart[~matrix].tolist() == shift[~matrix].tolist()
     before, after = what_ifs(asked), what_ifs(replace(asked, in_graph_ns=shift))
     assert before.cuda_graph is not None
     assert after.cuda_graph is not None
@@ -331,12 +339,33 @@ def test_memsets_and_copies_stop_the_device_as_nodes() -> None:
         source.trace.device, kind=kinds.astype(np.int8), blocks=np.where(kinds == 0, 8, 0)
     )
     asked = question(replace(source, trace=replace(source.trace, device=device)))
-    shift = node_shifts(
-        replace(source.trace, device=device), asked.program, set_ns=4000, copy_ns=2000
+    costs = NodeCosts(
+        few_ns=400, many_ns=100, matrix_ns=None, set_ns=4400, copy_ns=2400, block_ns=0
     )
+    shift = node_shifts(replace(source.trace, device=device), asked.program, costs)
     kind = kinds[asked.program.activity]
     assert set(kind.tolist()) == {0, 1, 2}
     assert shift.tolist() == np.array([0, 2000, 4000])[kind].tolist()
+
+
+def test_a_kernel_near_the_bandwidth_waits_for_memory() -> None:
+    trace = loop(chain_step).trace
+    ns = trace.device.end_ns - trace.device.start_ns
+    share = np.array([0.0, 0.69, 0.71, 1.2])[np.arange(len(ns)) % 4]
+    read, none = np.ceil(share * ns * 4_000).astype(np.int64), np.zeros(len(ns), np.int64)
+    read[0] = NONE
+    traffic = KernelTraffic(
+        read_bytes=read,
+        written_bytes=none,
+        flops=none,
+        counted_at=np.arange(len(ns)),
+        op=none,
+        use=none.astype(np.int32),
+        source=none.astype(np.int8),
+        uses=(),
+        dtypes=(),
+    )
+    assert memory_bound(trace, traffic, 4e12).tolist() == (share > 0.7).tolist()
 
 
 def test_a_device_that_changes_its_speed_widens_what_a_graph_would_take() -> None:

@@ -166,7 +166,7 @@ def test_a_number_stays_with_its_unit_and_a_literal_as_it_is() -> None:
 
 
 def test_every_family_of_kernels_and_every_idle_cause_has_a_colour() -> None:
-    from decodeprof.analysis.families import FAMILIES
+    from decodeprof.model.families import FAMILIES
     from decodeprof.report.html.templating import package_text
 
     style = package_text("style.css")

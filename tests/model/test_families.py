@@ -2,7 +2,7 @@
 
 import pytest
 
-from decodeprof.analysis.families import FAMILIES, family
+from decodeprof.model.families import FAMILIES, family
 
 
 @pytest.mark.parametrize(
