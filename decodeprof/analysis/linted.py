@@ -30,4 +30,5 @@ def lint_report(run: LintRun) -> LintReport:
         ops_per_step=None if record is None else device_operations(record.second),
         caveats=run.caveats,
         cannot_see=list(CANNOT_SEE),
+        stopped=run.stopped,
     )

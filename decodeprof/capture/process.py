@@ -59,6 +59,7 @@ def run_child(
     limit_s: float,
     progress: Callable[[Progress], None],
     module: str = RECORDER,
+    asked_to_stop: bool = False,
 ) -> Outcome:
     """Run the child to its end.
 
@@ -67,6 +68,8 @@ def run_child(
         limit_s: after so long it is ended.
         progress: told of its progress.
         module: what the child runs; it calls `capture.child.main`.
+        asked_to_stop: at the limit the child is interrupted first, as by Ctrl-C, and has some
+            seconds to write what it holds in memory.
     """
     child = _Child(order, progress, module)
     deadline = time.monotonic() + limit_s
@@ -75,11 +78,12 @@ def run_child(
             child.listen(deadline)
         except KeyboardInterrupt:
             child.outcome.ended_by = "interrupt"
-            # Before its first word it is still importing, and can only end in a traceback.
-            if child.spoke:
-                child.signal(signal.SIGINT)
-                with contextlib.suppress(KeyboardInterrupt):  # Pressed again: no more patience.
-                    child.listen(time.monotonic() + _STOP_GRACE_S)
+        overdue = asked_to_stop and child.outcome.ended_by == "timeout"
+        # Before its first word it is still importing, and can only end in a traceback.
+        if child.spoke and (overdue or child.outcome.ended_by == "interrupt"):
+            child.signal(signal.SIGINT)
+            with contextlib.suppress(KeyboardInterrupt):  # Pressed again: no more patience.
+                child.listen(time.monotonic() + _STOP_GRACE_S)
     finally:
         child.end()
     return child.outcome
@@ -131,6 +135,8 @@ class _Child:
             self._look_at_processes()
 
     def _ask_where(self) -> None:
+        if self.outcome.stack:
+            return
         self.signal(WHERE_ARE_YOU)
         until = time.monotonic() + _ANSWER_S
         while time.monotonic() < until:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import typing
+
 import click
 
 from decodeprof.cli.options import FiniteRange, Output, PlainOption, debug_option, output_options
 from decodeprof.cli.progress import shown_progress
 from decodeprof.cli.show import show_view, write_data
+
+if typing.TYPE_CHECKING:
+    from decodeprof.model.lint import LintReport
 
 DEFAULT_TIMEOUT_S = 900.0
 """A model of real size takes minutes on a CPU; a target that hangs must still end in a message."""
@@ -57,7 +62,7 @@ Examples:
     default=DEFAULT_TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",
-    help="Stop the target after so long.",
+    help="Stop the target after so long; what was predicted by then is told.",
 )
 @output_options
 @debug_option
@@ -78,19 +83,28 @@ def command(
     live on the GPU they were sent to. A small model and a few tokens are enough: the lines are the
     same as those of a large one.
     """
-    import msgspec
-
     from decodeprof.analysis.linted import lint_report
     from decodeprof.capture import Job
-    from decodeprof.lint.supervise import run_lint
-    from decodeprof.report.lint import lint_view
+    from decodeprof.lint.supervise import LintStopped, run_lint
 
     job = Job(
         target=target, args=list(args), setup=setup, new_tokens=new_tokens, timeout_s=timeout_s
     )
-    with shown_progress() as show:
-        run = run_lint(job, default_device="cuda" if on_cuda else None, progress=show)
-    report = lint_report(run)
+    try:
+        with shown_progress() as show:
+            run = run_lint(job, default_device="cuda" if on_cuda else None, progress=show)
+    except LintStopped as stopped:
+        if stopped.run is not None:
+            _show(lint_report(stopped.run), output)
+        raise
+    _show(lint_report(run), output)
+
+
+def _show(report: LintReport, output: Output) -> None:
+    import msgspec
+
+    from decodeprof.report.lint import lint_view
+
     if output.as_json:
         encoded = msgspec.json.encode(report, order="deterministic")
         write_data(msgspec.json.format(encoded, indent=1) + b"\n")

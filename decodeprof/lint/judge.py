@@ -73,12 +73,13 @@ class Judging:
         self._collector = Collector(active=False)
         self._recorder = OpRecorder(device_of, stack_of=target_stack)
         self._session: Session | None = None
-        self._boundaries = 0
-        self._decode_steps = 0
+        self._listener: _StepReplays | None = None
+        self._finished = False
+        self._cut = False
+        """The run ended in the middle of the two steps to compare."""
         self._on_device = False
         self._compiled = False
         self._refused: dict[str, None] = {}
-        self._replays_per_step: float | None = None
 
     def run(self, *, default_device: str | None = None) -> LintRun:
         """Load the target, call it twice, and say what was seen.
@@ -112,6 +113,7 @@ class Judging:
 
     def _recorder_off(self, mode: PretendMode) -> None:
         if self._recorder.recording:
+            self._cut = not self._finished
             self._recorder.stop()
         mode.recorder = None
         self._collector.active = False
@@ -134,20 +136,23 @@ class Judging:
         self._channel.progress("lint", "second call: predicting")
         mode.recorder = self._recorder
         first = first_to_record(expected)
-        listener: list[_StepReplays] = []
 
         def counting() -> Counter:
-            listener[:] = [_StepReplays(self._recorder, session.watches.steps, first=first)]
+            listener = _StepReplays(self._recorder, session.watches.steps, first=first)
             self._collector.clear()
-            self._collector.current_step = lambda: listener[0].step
-            return listener[0]
+            self._collector.current_step = lambda: listener.step
+            self._listener = listener
+            return listener
 
         self._collector.active = True
-        _, counter = finder.checked_call(tokens=tokens, counting=counting, keep_items=False)
+        finder.checked_call(tokens=tokens, counting=counting, keep_items=False)
         self._collector.active = False
-        self._boundaries = counter.boundaries
-        self._decode_steps = max(0, counter.boundaries - _ENDS)
-        self._replays_per_step = listener[0].per_step(self._decode_steps)
+        self._finished = True
+
+    @property
+    def _boundaries(self) -> int:
+        """Steps of the judged call that have begun, the prefill among them."""
+        return 0 if self._listener is None else self._listener.boundaries
 
     def _loaded(self) -> Session:
         watch = Watch()
@@ -190,8 +195,9 @@ class Judging:
 
     def gathered(self) -> LintRun:
         """What was seen so far."""
-        replays = self._replays_per_step
-        record = None if replays else self._recorder.record(self._places)
+        steps = max(0, self._boundaries - _ENDS)
+        replays = None if self._listener is None else self._listener.per_step(steps)
+        record = None if replays or self._cut else self._recorder.record(self._places)
         caveats = list(self._session.recording.caveats) if self._session is not None else []
         if self._compiled:
             caveats.append(
@@ -206,22 +212,24 @@ class Judging:
             )
         return LintRun(
             target=self._spec.short,
-            decode_steps=self._decode_steps,
+            decode_steps=steps,
             on_device=self._on_device,
-            syncs=self._collector.syncs(self._places, decode_steps=self._decode_steps),
-            copies=self._collector.pageable(self._places, decode_steps=self._decode_steps),
+            syncs=self._collector.syncs(self._places, decode_steps=steps),
+            copies=self._collector.pageable(self._places, decode_steps=steps),
             replays_per_step=replays,
             record=record,
-            why_no_record="" if record is not None else self._why_no_record(),
+            why_no_record="" if record is not None else self._why_no_record(replays),
             caveats=caveats,
         )
 
-    def _why_no_record(self) -> str:
-        if self._replays_per_step:
+    def _why_no_record(self, replays: float | None) -> str:
+        if replays:
             return (
                 "the steps replay CUDA graphs already; what stands against capturing a step is "
                 "seen where the loop calls the step itself instead"
             )
+        if not self._finished:
+            return "the run ended before two consecutive decode steps could be compared"
         if self._boundaries < _ENDS + 1:
             seen = max(0, self._boundaries - 1)
             return (

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from decodeprof.capture.arguments import parse_arguments
-from decodeprof.capture.job import Job, Order, Progress
+from decodeprof.capture.job import Failed, Job, Order, Progress
 from decodeprof.capture.process import run_child
 from decodeprof.capture.supervise import ending
 from decodeprof.capture.target import parse_spec
@@ -22,7 +22,14 @@ from decodeprof.model.lint import LintRun
 
 _CHILD = "decodeprof.lint.child"
 RUN_FILE = "lint.json"
-_SHOWN_SITES = 5
+
+
+class LintStopped(TargetError):
+    """A run that ended early; `run` is what had been predicted, None where nothing had."""
+
+    def __init__(self, told: Failed, run: LintRun | None) -> None:
+        super().__init__(told.what, why=told.why, hint=told.hint)
+        self.run = run
 
 
 def run_lint(
@@ -37,8 +44,7 @@ def run_lint(
 
     Raises:
         UsageError: the target or an argument is wrong.
-        TargetError: the target failed, hung, left, or was interrupted; the error names what had
-            been predicted by then.
+        LintStopped: the target failed, hung, left, or was interrupted.
     """
     spec = parse_spec(job.target)
     parse_arguments(job.args)
@@ -46,7 +52,9 @@ def run_lint(
     with tempfile.TemporaryDirectory(prefix="decodeprof-lint-") as folder:
         order = Order(job=hidden, out=folder, mode="lint", default_device=default_device)
         begin = time.monotonic()
-        outcome = run_child(order, limit_s=job.timeout_s, progress=progress, module=_CHILD)
+        outcome = run_child(
+            order, limit_s=job.timeout_s, progress=progress, module=_CHILD, asked_to_stop=True
+        )
         path = Path(folder) / RUN_FILE
         run = msgspec.json.decode(path.read_bytes(), type=LintRun) if path.is_file() else None
     if outcome.finished is not None and run is not None:
@@ -55,23 +63,10 @@ def run_lint(
     told = ending(outcome, hidden, spec)
     if told.asked_wrongly:
         raise UsageError(told.what, why=told.why, hint=told.hint)
-    why = "\n".join([told.why, *_until_then(run)]).strip()
-    stopped = TargetError(told.what, why=why, hint=told.hint)
+    if run is not None:
+        predicted = run.syncs or run.copies or run.record is not None
+        run = msgspec.structs.replace(run, stopped=told.what) if predicted else None
+    stopped = LintStopped(told, run)
     if outcome.ended_by == "interrupt":
         stopped.exit_code = EXIT_INTERRUPTED
     raise stopped
-
-
-def _until_then(run: LintRun | None) -> list[str]:
-    """What had been predicted before the target failed."""
-    if run is None or not run.syncs:
-        return []
-    places = "1 place" if len(run.syncs) == 1 else f"{len(run.syncs)} places"
-    lines = [f"predicted until then: {places} where the host waits"]
-    lines += [
-        f"{sync.place.file}:{sync.place.line} {sync.place.code}"
-        for sync in run.syncs[:_SHOWN_SITES]
-    ]
-    if len(run.syncs) > _SHOWN_SITES:
-        lines.append(f"and {len(run.syncs) - _SHOWN_SITES} more")
-    return lines

@@ -94,6 +94,9 @@ class LintReport(msgspec.Struct, frozen=True, kw_only=True):
     """Operations of one step that would launch something on the device."""
     caveats: list[str] = []
     cannot_see: list[str] = []
+    stopped: str = ""
+    """Why the run ended before its end, and all of this is what was seen until then; empty: it did
+    not."""
 
 
 class LintRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,3 +112,5 @@ class LintRun(msgspec.Struct, frozen=True, kw_only=True):
     record: OpRecord | None = None
     why_no_record: str = ""
     caveats: list[str] = []
+    stopped: str = ""
+    """Why the run ended before its end; empty: it did not."""

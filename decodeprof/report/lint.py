@@ -38,7 +38,11 @@ def lint_view(report: LintReport) -> View:
     return View(
         title,
         (
-            Section("verdict", "", (Headline(line(_headline(report))), *_no_device(report))),
+            Section(
+                "verdict",
+                "",
+                (Headline(line(_headline(report))), *_stopped(report), *_no_device(report)),
+            ),
             _sync_section(report),
             _copy_section(report),
             _hazard_section(report),
@@ -56,7 +60,17 @@ def _headline(report: LintReport) -> str:
         waits = (
             _waits(sum(sync.in_prefill + sync.in_last for sync in report.syncs)) + " in the call"
         )
-    return f"Predicted, without a GPU: {waits}; {_graph(report)}."
+    until = ", until the run ended early" if report.stopped else ""
+    return f"Predicted, without a GPU{until}: {waits}; {_graph(report)}."
+
+
+def _stopped(report: LintReport) -> tuple[Block, ...]:
+    if not report.stopped:
+        return ()
+    text = f"{report.stopped}: what would have come after is not in this report"
+    if not report.decode_steps:
+        text += "; no decode step was seen whole, so counts are those of the call until then"
+    return (Note("caveat", line(text)),)
 
 
 def _waits(number: float) -> str:

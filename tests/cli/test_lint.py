@@ -58,12 +58,6 @@ def test_a_script_that_names_no_device_can_be_put_on_one() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "code", "words"),
     [
-        (
-            "fails",
-            (),
-            1,
-            ("raised ValueError in call 1", "half-way", "predicted until then", "int(token)"),
-        ),
         ("needs_extension", (), 1, ("needs a real GPU", "flash_attn", "decodeprof diagnose")),
         (
             "needs_registered",
@@ -86,6 +80,42 @@ def test_a_target_that_misbehaves_ends_in_a_message(
     assert "Traceback" not in done.stderr
     for word in words:
         assert word in done.stderr
+
+
+def test_what_was_predicted_before_an_error_is_told() -> None:
+    done = lint(f"{LOOPS}:fails", "--width", "100")
+    assert done.returncode == 1
+    assert "error: the target raised ValueError in call 1" in done.stderr
+    assert "half-way" in done.stderr
+    told = " ".join(done.stdout.split())
+    assert "until the run ended early: 8 waits for the device in the call" in told
+    assert "the target raised ValueError in call 1: what would have come after" in told
+    assert "no decode step was seen whole" in told
+    assert "made.append(int(token))" in told
+
+
+def test_what_was_predicted_before_a_hang_is_told() -> None:
+    arguments = ("--arg", "at=6", "--arg", "hang=true", "--timeout", "15", "--json")
+    done = lint(f"{LOOPS}:ends_early", *arguments)
+    assert done.returncode == 1, done.stderr
+    assert "error: the target did not finish within 15 s" in done.stderr
+    report = msgspec.json.decode(done.stdout, type=LintReport)
+    assert report.stopped == "the target did not finish within 15 s"
+    assert report.decode_steps == 5
+    assert [sync.place.code for sync in report.syncs if sync.per_step] == [
+        "made.append(int(token))"
+    ]
+    assert report.hazards is not None
+    assert {hazard.kind for hazard in report.hazards} == {"sync", "scalar"}
+
+
+def test_an_end_between_the_two_steps_to_compare_leaves_hazards_unknown() -> None:
+    done = lint(f"{LOOPS}:ends_early", "--arg", "at=4", "--json")
+    assert done.returncode == 1
+    report = msgspec.json.decode(done.stdout, type=LintReport)
+    assert report.decode_steps == 3
+    assert report.hazards is None
+    assert "before two consecutive decode steps could be compared" in report.why_no_hazards
 
 
 def test_ctrl_c_ends_in_a_message_and_its_exit_code() -> None:

@@ -211,6 +211,25 @@ def hangs() -> None:
         time.sleep(0.01)
 
 
+calls: list[int] = []
+
+
+@torch.no_grad()
+def ends_early(steps: int = STEPS, at: int = 0, hang: bool = False) -> list[int]:
+    """Its second call ends, or stands still, in one of its steps."""
+    calls.append(steps)
+    token = torch.ones(1, 1, dtype=torch.int64, device=DEVICE)
+    made = []
+    for number in range(steps):
+        token.copy_(model(token, number * 0.5)[:, -1].argmax(-1, keepdim=True))
+        if len(calls) == 2 and number == at:
+            if hang:
+                hangs()
+            raise ValueError("half-way")
+        made.append(int(token))
+    return made
+
+
 def leaves() -> None:
     os._exit(3)
 
