@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from decodeprof.analysis.sweeps.judge import Swept, judge
 from decodeprof.analysis.sweeps.padding import plans as weighed_plans
 from decodeprof.cli.sweep_files import About, again_ns, measured_points, read, read_rates
@@ -75,6 +77,8 @@ def _of_reference(directory: Path) -> Swept:
         if message["kind"] == "counted"
     )
     spec = stored.about.spec
+    if spec.get("phase") == "toy":  # Its rows are no tokens.
+        points = [structs.replace(point, tokens=None) for point in points]
     larger, withheld = larger_of_reference(directory, str(spec.get("axis", "")), points, rates)
     return Swept(
         subject=_subject(spec, stored.about.dtype),

@@ -15,9 +15,9 @@ import msgspec
 from decodeprof.analysis.sweeps.floors import Machine
 from decodeprof.cli.options import say
 from decodeprof.cli.recorded import record_and_diagnose
-from decodeprof.cli.sweep_files import POINTS_FILE, About, read, refuse_other_files
+from decodeprof.cli.sweep_files import BATCH, POINTS_FILE, About, read, refuse_other_files
 from decodeprof.errors import DecodeprofError, InputError, UsageError
-from decodeprof.model.diagnosis import Diagnosis
+from decodeprof.model.diagnosis import Diagnosis, Generation
 from decodeprof.model.sweep import Measured
 from decodeprof.recording import DIAGNOSIS_FILE, RECORDING_FILE, read_recording
 
@@ -160,7 +160,7 @@ def recorded(out: Path) -> Recorded:
         if not value.isdigit() or not (directory / DIAGNOSIS_FILE).is_file():
             continue
         diagnosis = _diagnosis(directory)
-        points.append(point_of(diagnosis, int(value)))
+        points.append(point_of(diagnosis, axis, int(value)))
         if (directory / RECORDING_FILE).is_file():
             recording = read_recording(directory)
             device = recording.device.name if recording.device else None
@@ -172,14 +172,15 @@ def recorded(out: Path) -> Recorded:
     return Recorded(points, machine, device, torch)
 
 
-def point_of(diagnosis: Diagnosis, value: int) -> Measured:
-    """What a diagnosis says of its decode step."""
+def point_of(diagnosis: Diagnosis, axis: str, value: int) -> Measured:
+    """What a diagnosis says of its decode step, where the argument `axis` has a value."""
     step, floors = diagnosis.step, diagnosis.floors
     eager = step.unprofiled_ns.median if step and step.unprofiled_ns else None
     what_if = diagnosis.what_if.cuda_graph
     return Measured(
         value=value,
         eager_ns=[] if eager is None else [eager],
+        tokens=_tokens(diagnosis.generation, rows=value if axis == BATCH else None),
         activities=step.kernels if step else None,
         kernels=step.kernels if step else None,
         busy_ns=step.busy_ns if step else None,
@@ -188,6 +189,21 @@ def point_of(diagnosis: Diagnosis, value: int) -> Measured:
         host_ns=floors.host_ns if floors else None,
         predicted_graph_ns=what_if.step_ns.expected if what_if else None,
     )
+
+
+def _tokens(generation: Generation | None, *, rows: int | None) -> float | None:
+    """Tokens of a decode step; None where its batch, or what a step makes, is not known.
+
+    Args:
+        generation: as diagnosed.
+        rows: that the varied argument asked for. Where the batch seen in the tensors is another,
+            what was seen is none, as of tokens that have no dimension for it.
+    """
+    if generation is None or generation.batch is None or generation.tokens_per_s is None:
+        return None
+    if rows not in (None, generation.batch):
+        return None
+    return generation.batch * generation.tokens_per_step
 
 
 def _machine(diagnosis: Diagnosis) -> Machine:

@@ -21,8 +21,9 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Step times without a profiler, launched kernel by kernel; each a mean over several steps."""
     graph_ns: list[int] = []
     """The same as one graph launch a step."""
-    tokens: int | None = None
-    """Real tokens that go into a step; padding is none."""
+    tokens: float | None = None
+    """Real tokens of a step, padding is none: that a prompt pass takes in, that a decode step
+    makes; of a target that makes several a step, their mean."""
     bytes: int | None = None
     """What a step must read at least: weights once, and the valid keys and values."""
     flops: int | None = None
@@ -112,6 +113,12 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """Null: it cannot be foreseen, or lies beyond the last point; `reason` tells which."""
     error_share: float | None
     """(foreseen − measured) ÷ measured; null where one of them is unknown."""
+    steady_at: float | None = None
+    """The same with the host's time that all launch-bound points show, in place of the first
+    point's own: how far the device alone was foreseen. Null as for `at`."""
+    steady_error_share: float | None = None
+    first_host_share: float | None = None
+    """By how much the first point's host took longer than that, − 1."""
     plateau_at: float | None = None
     """By replay: where the eager step leaves its plateau; null as for `at`."""
     plateau_error_share: float | None = None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import bisect
 import csv
 import io
+from collections.abc import Callable
 
 from decodeprof import units
-from decodeprof.model.sweep import BucketPlan, Crossing, Point, Sweep
+from decodeprof.model.sweep import BucketPlan, Crossing, Point, Prediction, Sweep
 from decodeprof.report.blocks import (
     Block,
     Code,
@@ -28,6 +29,8 @@ from decodeprof.report.blocks import (
 from decodeprof.report.plot import Curve, drawn
 
 ABSENT = "-"
+HOST_SHARE = 0.1
+"""A host that was off by less at the first point is not to blame for a miss."""
 _INDENT = 4
 """Of code in a section, in cells."""
 _BETWEEN = 2
@@ -96,85 +99,90 @@ def _roof(point: Point) -> float | None:
     return max(point.bytes_ns or 0, point.flops_ns or 0) or None
 
 
-_COLUMNS = (
-    ("eager", "eager_ns"),
-    ("graph", "graph_ns"),
-    ("predicted", "predicted_graph_ns"),
-    ("host", "host_ns"),
-    ("device", "device_ns"),
-    ("bytes", "bytes_ns"),
-    ("FLOPs", "flops_ns"),
-    ("busy", "busy_ns"),
-    ("TKLQT", "tklqt_ns"),
+def _time(ns: float | None) -> str:
+    return ABSENT if ns is None else units.time(ns)
+
+
+def _share(share: float | None) -> str:
+    return ABSENT if share is None else units.share(share)
+
+
+def _gain(gain: float | None) -> str:
+    return ABSENT if gain is None else f"{gain:.2f} ×"
+
+
+def _per_s(rate: float | None) -> str:
+    return ABSENT if rate is None else f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+
+
+def _count(number: float | None) -> str:
+    return ABSENT if number is None else units.count(number)
+
+
+_COLUMNS: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (
+    ("eager", "eager_ns", _time),
+    ("graph", "graph_ns", _time),
+    ("predicted", "predicted_graph_ns", _time),
+    ("gain", "graph_gain", _gain),
+    ("tokens/s", "tokens_per_s", _per_s),
+    ("host", "host_ns", _time),
+    ("device", "device_ns", _time),
+    ("bytes", "bytes_ns", _time),
+    ("FLOPs", "flops_ns", _time),
+    ("busy", "busy_ns", _time),
+    ("TKLQT", "tklqt_ns", _time),
+    ("kernels", "kernels", _count),
+    ("exposed", "exposed_launch_share", _share),
+    ("MBU", "mbu_share", _share),
+    ("MFU", "mfu_share", _share),
 )
+_HINTS = (
+    ("predicted", "predicted: the step as one graph, by replay; no graph was run."),
+    ("gain", "gain: the eager step ÷ the graph's."),
+    ("host", "host: activities × the cost of a launch, taken from the launch-bound points."),
+    ("device", "device: busy + one node gap for each activity."),
+    ("bytes", "bytes, FLOPs: the least that must be read and computed, at the rates below."),
+    ("TKLQT", "TKLQT: kernel start − launch start, summed over the kernels of an eager step."),
+    ("exposed", "exposed: what is left of the eager step without the device floor."),
+)
+_OF_THE_FASTER = ("tokens/s", "MBU", "MFU")
 
 
 def _points(sweep: Sweep, width: int) -> tuple[Block, ...]:
     shown = [
-        (title, field)
-        for title, field in _COLUMNS
+        (title, field, told)
+        for title, field, told in _COLUMNS
         if any(getattr(point, field) is not None for point in sweep.points)
     ]
-    counted = any(point.kernels is not None for point in sweep.points)
-    shares = [
-        (title, field)
-        for title, field in (
-            ("exposed", "exposed_launch_share"),
-            ("MBU", "mbu_share"),
-            ("MFU", "mfu_share"),
-        )
-        if any(getattr(point, field) is not None for point in sweep.points)
-    ]
-    columns = [
-        Column(sweep.axis, "right"),
-        *(Column(title, "right") for title, _ in shown),
-        *([Column("kernels", "right")] if counted else []),
-        *(Column(title, "right") for title, _ in shares),
-    ]
+    columns = [Column(title, "right") for title in (sweep.axis, *(name for name, _, _ in shown))]
     rows = []
     for point in sweep.points:
-        cells = [
-            f"{point.value:,}",
-            *(_time(getattr(point, field)) for _, field in shown),
-            *([units.count(point.kernels) if point.kernels is not None else ABSENT] * counted),
-            *(_share(getattr(point, field)) for _, field in shares),
-        ]
+        cells = [f"{point.value:,}", *(told(getattr(point, field)) for _, field, told in shown)]
         below: tuple[Line, ...] = ()
         if point.failed:
             below = (line(Span("left out: ", "warning"), point.failed),)
         rows.append(Row(tuple(line(cell) for cell in cells), below=below))
-    blocks: list[Block] = [*_in_width(columns, rows, width)]
-    told = {
-        "predicted": "predicted: the step as one graph, by replay; no graph was run.",
-        "host": "host: activities × the cost of a launch, taken from the launch-bound points.",
-        "device": "device: busy + one node gap for each activity.",
-        "bytes": "bytes, FLOPs: the least that must be read and computed, at the rates below.",
-        "TKLQT": "TKLQT: kernel start − launch start, summed over the kernels of an eager step.",
-    }
-    names = {title for title, _ in shown}
-    blocks += [Note("hint", line(text)) for name, text in told.items() if name in names]
-    if shares:
-        blocks.append(
-            Note(
-                "hint",
-                line(
-                    "exposed: what is left of the eager step without the device floor. MBU, MFU: "
-                    "of the faster of both steps."
-                ),
-            )
-        )
-    return tuple(blocks)
+    names = {title for title, _, _ in shown}
+    hints = [text for name, text in _HINTS if name in names]
+    faster = [name for name in _OF_THE_FASTER if name in names]
+    if faster and "graph" in names:
+        hints.append(f"{', '.join(faster)}: of the faster of both steps.")
+    return (*_in_width(columns, rows, width), *(Note("hint", line(text)) for text in hints))
 
 
 def _in_width(columns: list[Column], rows: list[Row], width: int) -> list[Table]:
-    """One table, or several that each begin with the axis, so that none is wider than `width`."""
+    """One table, or several of about as many columns, so that none is wider than `width`.
+
+    Each begins with the axis.
+    """
     needs = [
         _BETWEEN + max(len(column.title), *(_length(row.cells[index]) for row in rows))
         for index, column in enumerate(columns)
     ]
     others = list(range(1, len(columns)))
     groups = [[0]]
-    for each in range(len(others), 0, -1):
+    for tables in range(1, len(others) + 1):
+        each = -(-len(others) // tables)
         groups = [[0, *others[at : at + each]] for at in range(0, len(others), each)]
         if all(sum(needs[index] for index in group) <= width for group in groups):
             break
@@ -217,9 +225,11 @@ def _answer(crossing: Crossing, axis: str) -> str:
         return f"before {axis} {between[0]:,}"
     if crossing.answer == "unknown":
         return f"unknown: {crossing.reason}"
+    low, high = _number(crossing.low), _number(crossing.high)
+    # Without a spread that is known, the points on either side are all that can be said.
+    interval = "" if low == high else f" ({low} to {high})"
     return (
-        f"{axis} {_number(crossing.at)} ({_number(crossing.low)} to {_number(crossing.high)}), "
-        f"between points {between[0]:,} and {between[1]:,}"
+        f"{axis} {_number(crossing.at)}{interval}, between points {between[0]:,} and {between[1]:,}"
     )
 
 
@@ -247,6 +257,20 @@ def _prediction(sweep: Sweep) -> tuple[Block, ...]:
             f"{units.time(foreseen)} and takes {units.time(point.device_ns)}. "
             "Its kernels move more than the least, or more slowly."
         )
+    return (Paragraph(line(text)), *_steady(sweep, prediction))
+
+
+def _steady(sweep: Sweep, prediction: Prediction) -> tuple[Block, ...]:
+    """What of a miss is the host's, which was not as fast at the first point as at others."""
+    share = prediction.first_host_share or 0
+    if abs(share) <= HOST_SHARE or prediction.steady_at is None:
+        return ()
+    text = (
+        f"At {sweep.axis} {sweep.points[0].value:,} the host took {units.share(abs(share))} "
+        f"{'longer' if share > 0 else 'less'} than over the launch-bound points together. With its "
+        f"time over all of them the floors would have been foreseen to cross at "
+        f"{_number(prediction.steady_at)}{_off(prediction.steady_error_share)}."
+    )
     return (Paragraph(line(text)),)
 
 
@@ -321,14 +345,6 @@ def _basis(sweep: Sweep) -> tuple[Block, ...]:
 
 def _flops(per_s: float | None) -> str:
     return units.UNKNOWN if per_s is None else f"{per_s / 1e12:,.3g} TFLOP/s"
-
-
-def _time(ns: int | None) -> str:
-    return ABSENT if ns is None else units.time(ns)
-
-
-def _share(share: float | None) -> str:
-    return ABSENT if share is None else units.share(share)
 
 
 def _number(value: float | None) -> str:

@@ -11,12 +11,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from decodeprof.cli import group, sweep_run
 from decodeprof.cli.errors import run
 from decodeprof.cli.sweep_files import CEILINGS_FILE, CSV_FILE, POINTS_FILE, SWEEP_FILE
+from decodeprof.cli.sweep_target import point_of
+from decodeprof.model.diagnosis import Diagnosis
 
+ROOT = Path(__file__).parents[2]
 Capture = pytest.CaptureFixture[str]
 SAMPLES = [100, 100, 100]
 SPEC: dict[str, Any] = {"phase": "decode", "axis": "batch", "values": [1, 2, 64], "shape": "0.6b"}
@@ -71,7 +75,7 @@ def test_a_recorded_sweep_is_shown(recorded: Path, capsys: Capture) -> None:
     assert "At batch 1 the eager step is launch-bound" in out
     assert "left out: out of memory: CUDA out of memory" in out
     # 0.1 ms at batch 2, 2 ms at 32: the power between them reaches 1 ms at 16.8.
-    assert "batch 17 (17 to 17), between points 2 and 32" in out
+    assert "batch 17, between points 2 and 32" in out
     assert sorted(path.name for path in recorded.iterdir()) == before
 
 
@@ -125,12 +129,12 @@ model = torch.nn.Sequential(torch.nn.Embedding(50, 16), torch.nn.Linear(16, 50))
 def generate(batch=1, new_tokens=24):
     if batch > 2:
         raise MemoryError("too large")
-    tokens = torch.zeros(batch, dtype=torch.int64)
+    tokens = torch.zeros(batch, 1, dtype=torch.int64)
     made = []
     for _ in range(new_tokens):
         tokens = model(tokens).argmax(-1)
-        made.append(int(tokens[0]))
-    return made
+        made.append(tokens)
+    return torch.cat(made, 1).tolist()
 """
 
 
@@ -145,7 +149,9 @@ def test_a_target_is_swept_by_its_argument(tmp_path: Path, capsys: Capture) -> N
     assert (out / "batch_1" / "recording.json").is_file()
     sweep = json.loads((out / SWEEP_FILE).read_bytes())
     assert [point["value"] for point in sweep["points"]] == [1, 3]
-    assert sweep["points"][0]["eager_ns"] > 0
+    first = sweep["points"][0]
+    assert first["tokens_per_s"] == pytest.approx(1e9 / first["eager_ns"], rel=1e-3)
+    assert "tokens/s" in captured.out
     assert "too large" in sweep["points"][1]["failed"]
     assert run(group, [*arguments, "--device", "cpu"]) == 0
     assert "(2 of 2)" not in capsys.readouterr().err
@@ -162,6 +168,17 @@ def test_a_target_is_swept_by_its_argument(tmp_path: Path, capsys: Capture) -> N
     assert (out / "batch_2-unfinished-001" / "log").read_text() == "half"
     sweep = json.loads((out / SWEEP_FILE).read_bytes())
     assert [point["value"] for point in sweep["points"]] == [1, 2, 3]
+    second = sweep["points"][1]
+    assert second["tokens_per_s"] == pytest.approx(2e9 / second["eager_ns"], rel=1e-3)
+
+
+def test_a_batch_that_was_not_seen_makes_no_tokens() -> None:
+    path = ROOT / "reports/plain_0p6b/diagnosis.json"
+    diagnosis = msgspec.json.decode(path.read_bytes(), type=Diagnosis)
+    assert point_of(diagnosis, "context", 512).tokens == 1
+    assert point_of(diagnosis, "batch", 1).tokens == 1
+    # The argument asked for two rows; what was seen are the tokens of one.
+    assert point_of(diagnosis, "batch", 2).tokens is None
 
 
 def test_points_that_were_not_measured_are_named(tmp_path: Path, capsys: Capture) -> None:

@@ -8,25 +8,55 @@ from pathlib import Path
 from tests.gpu.speculative_table import table
 
 
-def test_what_draft_and_graph_gain_together_stands_beside_the_product(tmp_path: Path) -> None:
-    lines = [{"device": "NVIDIA H200", "draft_layers": 4}]
-    for draft, graph, round_ns, kept in (
-        (0, False, 40_000_000, 0.0),
-        (0, True, 5_000_000, 0.0),
-        (4, False, 80_000_000, 3.0),
-        (4, True, 8_000_000, 3.0),
-    ):
-        lines.append(
+def rounds(path: Path, *lines: tuple[int, int, bool, int, float]) -> Path:
+    """Rows, draft, graph or launched, time of a round, and what is kept of the draft."""
+    said: list[dict[str, object]] = [{"device": "NVIDIA H200", "draft_layers": 4}]
+    for rows, draft, graph, round_ns, kept in lines:
+        said.append(
             {
-                "damping": 0.02, "rows": 1, "draft_tokens": draft, "graph": graph,
+                "damping": 0.02, "rows": rows, "draft_tokens": draft, "graph": graph,
                 "round_ns": [round_ns] * 3, "kept_mean": kept,
-                "tokens_per_s": (kept + 1) / round_ns * 1e9,
+                "tokens_per_s": rows * (kept + 1) / round_ns * 1e9,
+                "same_tokens": 64, "compared_tokens": 64,
             }
         )  # fmt: skip
-    path = tmp_path / "rounds.jsonl"
-    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
-    *_, plain, drafted = table(path).splitlines()
-    assert " ".join(plain.split()) == "1 0 0.0 40 ms 25/s 5 ms 200/s 8.0 ×"
+    path.write_text("\n".join(map(json.dumps, said)) + "\n")
+    return path
+
+
+def rows_of(text: str) -> list[str]:
+    """The lines of the table, single-spaced."""
+    lines = text.splitlines()
+    begin = next(index for index, line in enumerate(lines) if line.startswith("rows"))
+    return [" ".join(line.split()) for line in lines[begin + 1 : lines.index("", begin)]]
+
+
+ALONE = [
+    (1, 0, False, 40_000_000, 0.0),
+    (1, 0, True, 5_000_000, 0.0),
+    (1, 4, False, 80_000_000, 3.0),
+    (1, 4, True, 8_000_000, 3.0),
+]
+
+
+def test_what_draft_and_graph_gain_together_stands_beside_the_product(tmp_path: Path) -> None:
+    text = table(rounds(tmp_path / "rounds.jsonl", *ALONE))
+    plain, drafted = rows_of(text)
+    assert plain == "1 0 0.0 64/64 40 ms 25/s 5 ms 200/s 8.0 ×"
     # 4 tokens in twice the time: 2 ×; as a graph 10 × the launched one: 20 × together, not 8 × 2.
-    told = " ".join(drafted.split())
-    assert told == "1 4 3.0 80 ms 50/s 8 ms 500/s 10.0 × 2.0 × 20.0 × 1.25"
+    assert drafted == "1 4 3.0 64/64 80 ms 50/s 8 ms 500/s 10.0 × 2.0 × 20.0 × 1.25"
+    assert "Together they reach 20.0 × at batch 1: 1.25 to 1.25 of the product" in text
+
+
+def test_a_slow_host_is_no_gain_of_the_graph(tmp_path: Path) -> None:
+    # The same launches took 80 ms with one row: what they took with two was the host's doing.
+    slow = [
+        (2, 0, False, 40_000_000, 0.0),
+        (2, 0, True, 5_000_000, 0.0),
+        (2, 4, False, 160_000_000, 3.0),
+        (2, 4, True, 8_000_000, 3.0),
+    ]
+    text = table(rounds(tmp_path / "rounds.jsonl", *ALONE, *slow))
+    *_, drafted = rows_of(text)
+    assert drafted == "2 4 3.0 64/64 160 ms 50/s* 8 ms 1,000/s 10.0 × 2.0 × 20.0 × 1.25"
+    assert "* The host was slow: it took 2.0 × what the same launches took" in text

@@ -20,9 +20,14 @@ from decodeprof.teach.curves import CURVES_FILE, MeasuredCurve, MeasuredPoint
 PACKAGE = Path(decodeprof.__file__).parent
 FIXTURES = PACKAGE.parent / "fixtures"
 PLACE = PACKAGE / "teach" / "templates" / CURVES_FILE
-SWEEPS = {
-    "batch06": ("0.6B, 28 layers", {"proportions": "0.6b", "layers": 28, "width": 1024}),
-    "batch8x4": ("8B, cut to 4 layers", {"proportions": "8b", "layers": 4, "width": 4096}),
+SMALL: dict[str, int | bool | str] = {"proportions": "0.6b", "layers": 28, "width": 1024}
+SWEEPS: dict[str, tuple[str, dict[str, int | bool | str]]] = {
+    "batch06": ("0.6B, 28 layers", {**SMALL, "context": 128, "fused": False}),
+    "graph": ("0.6B, fused kernels", {**SMALL, "context": 1024, "fused": True}),
+    "batch8x4": (
+        "8B, cut to 4 layers",
+        {"proportions": "8b", "layers": 4, "width": 4096, "context": 128, "fused": False},
+    ),
 }
 
 
@@ -40,8 +45,6 @@ def sweep_curve(name: str) -> MeasuredCurve:
         source=f"Measured: {sweep.subject}, on one {sweep.device}, without a profiler.",
         settings={
             **settings,
-            "context": 128,
-            "fused": False,
             "launch_ns": sweep.launch_cost_ns.expected,
             "bandwidth_gb_s": round((sweep.bandwidth_bytes_per_s or 0) / 1e9),
         },
@@ -66,13 +69,7 @@ def stages_curve() -> MeasuredCurve:
         name="0.6B, the worked example",
         source="Measured: the worked example at batch 1, kernel by kernel and as a graph, on one "
         f"{recording.device.name}, without a profiler.",
-        settings={
-            "proportions": "0.6b",
-            "layers": 28,
-            "width": 1024,
-            "context": 512,
-            "fused": False,
-        },
+        settings={**SMALL, "context": 512, "fused": False},
         points=[MeasuredPoint(batch=1, eager_ns=steps["eager"], graph_ns=steps["graph"])],
     )
 

@@ -182,6 +182,18 @@ def test_a_ring_moves_along_the_measured_curve_with_the_batch(page: Any) -> None
     assert "other settings" in run(page, "document.getElementById('chart-text').textContent")
 
 
+def test_each_measured_curve_can_be_chosen_and_set(page: Any) -> None:
+    for index, curve in enumerate(packaged_curves()):
+        run(page, f"document.getElementById('curve').selectedIndex = {index}")
+        run(page, "document.getElementById('curve').dispatchEvent(new Event('change'))")
+        run(page, "document.getElementById('as-measured').click()")
+        settle(page)
+        assert run(page, DOTS) == 2 * len(curve.points)
+        text = run(page, "document.getElementById('chart-text').textContent").replace("\u00a0", " ")
+        assert f"measured ({curve.name})." in text
+        assert run(page, "document.getElementById('fused').checked") == curve.settings["fused"]
+
+
 def test_the_exercises_are_checked(page: Any) -> None:
     for index, exercise in enumerate(EXERCISES):
         form = f"document.forms[{index}]"

@@ -6,7 +6,7 @@ import json
 import random
 import shutil
 import subprocess
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.resources import files
 
 import pytest
@@ -121,13 +121,16 @@ def test_a_wait_costs_a_graph_its_run_ahead_and_an_eager_step_next_to_nothing() 
 
 
 def test_the_page_says_how_far_the_model_is_from_what_was_measured() -> None:
-    curve = packaged_curves()[0]
-    ratios = {}
-    for point in curve.points:
-        settings = Settings(batch=point.batch, graph=True)
-        assert point.graph_ns is not None
-        ratios[point.batch] = replay(program(settings)).step_ns / point.graph_ns
-    assert max(ratios) == 1024
-    assert 0.08 < max(abs(ratio - 1) for ratio in ratios.values()) < 0.09
+    worst = {}
+    for curve in packaged_curves():
+        of_it = [name for name in curve.settings if name != "launch_ns"]
+        shape = Settings(**{name: curve.settings[name] for name in of_it}, graph=True)  # type: ignore[arg-type]
+        for point in curve.points:
+            assert point.graph_ns is not None
+            step_ns = replay(program(replace(shape, batch=point.batch))).step_ns
+            off = abs(step_ns / point.graph_ns - 1)
+            worst[curve.name] = max(worst.get(curve.name, 0), off)
+    assert 0.21 < worst.pop("0.6B, fused kernels") < 0.22
+    assert 0.09 < max(worst.values()) < 0.10
     page = " ".join(learn_page(packaged_curves()).split())
-    assert "within 9 % of the measured one up to batch 1,024" in page
+    assert "within 10 % of the measured ones up to batch 1,024, and within 22 % with fused" in page

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from decodeprof.analysis.sweeps.crossing import Ratio, crossing
 from decodeprof.model.sweep import Crossing, Point, Prediction
 
@@ -43,3 +45,32 @@ def foreseen(points: Sequence[Point], measured: Crossing) -> Prediction | None:
         )
     error = found.at / measured.at - 1 if measured.at else None
     return Prediction(at=found.at, error_share=error, device_ns=device)
+
+
+def with_steady_host(
+    prediction: Prediction, points: Sequence[Point], measured: Crossing
+) -> Prediction:
+    """Add where the foreseen device floor reaches the host's time of the whole sweep.
+
+    The first point's host may have been slower or faster than usual for as long as it was measured.
+    That moves the crossing foreseen from it, and says nothing of how the device was foreseen.
+
+    Args:
+        prediction: of the points that did not fail.
+        points: of the sweep.
+        measured: the crossing of the floors as it was found.
+    """
+    good = [point for point in points if point.failed is None]
+    if not good or not good[0].eager_ns or any(not point.host_ns for point in good):
+        return prediction
+    ratios = []
+    for point, floor in zip(good, prediction.device_ns, strict=True):
+        ratio = floor / (point.host_ns or 1)
+        ratios.append(Ratio(point.value, ratio, ratio, ratio))
+    at = crossing("floors", ratios).at
+    return msgspec.structs.replace(
+        prediction,
+        steady_at=at,
+        steady_error_share=at / measured.at - 1 if at and measured.at else None,
+        first_host_share=good[0].eager_ns / (good[0].host_ns or 1) - 1,
+    )

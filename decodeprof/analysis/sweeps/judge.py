@@ -7,8 +7,14 @@ from dataclasses import dataclass, field
 
 from decodeprof import units
 from decodeprof.analysis.sweeps.crossing import Ratio, crossing
-from decodeprof.analysis.sweeps.floors import Machine, launch_cost_ns, median, point_of
-from decodeprof.analysis.sweeps.foresee import foreseen
+from decodeprof.analysis.sweeps.floors import (
+    LAUNCH_BOUND,
+    Machine,
+    launch_cost_ns,
+    median,
+    point_of,
+)
+from decodeprof.analysis.sweeps.foresee import foreseen, with_steady_host
 from decodeprof.analysis.sweeps.larger import Larger, foreseen_by_replay
 from decodeprof.analysis.sweeps.uncounted import with_stand_ins
 from decodeprof.model.diagnosis import Range
@@ -63,6 +69,12 @@ def judge(swept: Swept) -> Sweep:
     points = [point_of(point, swept.machine, cost) for point in measured]
     crossings = _crossings(swept, points, cost)
     drift = _drift(measured, swept.again_ns)
+    prediction = foreseen_by_replay(
+        swept.larger,
+        [point.value for point in points if point.failed is None],
+        floors=crossings[0],
+        plateau=crossings[1],
+    ) or foreseen(points, crossings[0])
     return Sweep(
         subject=swept.subject,
         axis=swept.axis,
@@ -77,13 +89,7 @@ def judge(swept: Swept) -> Sweep:
         points=points,
         crossings=crossings,
         sentence=sentence(swept, points, crossings[0]),
-        prediction=foreseen_by_replay(
-            swept.larger,
-            [point.value for point in points if point.failed is None],
-            floors=crossings[0],
-            plateau=crossings[1],
-        )
-        or foreseen(points, crossings[0]),
+        prediction=with_steady_host(prediction, points, crossings[0]) if prediction else None,
         plans=list(swept.plans),
         caveats=[*swept.caveats, *uncounted, *_caveats(drift), *_clocks(measured)],
     )
@@ -111,6 +117,17 @@ def _crossings(swept: Swept, points: Sequence[Point], cost: Range | None) -> lis
         return [Ratio(at, value, value, value) for at, value in values if value is not None]
 
     unbent = _unbent(points)
+
+    def above_plateau() -> list[Ratio]:
+        """The eager step over the host's time; one that waits for its host is no longer."""
+        waiting = {point.value for point in points if _waits(point)}
+        return [
+            Ratio(r.value, *(min(share, 1.0) for share in (r.expected, r.low, r.high)))
+            if r.value in waiting
+            else r
+            for r in spread(lambda p: _over(unbent.get(p.value, p.eager_ns), p.host_ns))
+        ]
+
     why_no_host = floors if cost is None and any(p.device_ns is None for p in points) else ""
     host_bound = spread(lambda p: _over(p.device_ns, p.host_ns))
     if not host_bound and cost is None and any(p.device_ns is not None for p in points):
@@ -120,7 +137,7 @@ def _crossings(swept: Swept, points: Sequence[Point], cost: Range | None) -> lis
         crossing("floors", host_bound, why_unknown=why_no_host or floors if on_gpu else NO_GPU),
         crossing(
             "plateau",
-            spread(lambda p: _over(unbent.get(p.value, p.eager_ns), p.host_ns)),
+            above_plateau(),
             threshold=PLATEAU,
             bends=True,
             why_unknown=floors if on_gpu else NO_GPU,
@@ -144,6 +161,13 @@ def _crossings(swept: Swept, points: Sequence[Point], cost: Range | None) -> lis
     ]
 
 
+def _waits(point: Point) -> bool:
+    """Whether the eager step waits for its host beyond doubt, however slow that was just then."""
+    return bool(
+        point.eager_ns and point.device_ns and point.eager_ns > LAUNCH_BOUND * point.device_ns
+    )
+
+
 def _unbent(points: Sequence[Point]) -> dict[int, int]:
     """The eager step at the last point on its plateau, had the device alone decided it.
 
@@ -152,7 +176,11 @@ def _unbent(points: Sequence[Point]) -> dict[int, int]:
     than the device floor as at the next point.
     """
     known = [p for p in points if p.eager_ns and p.host_ns and p.device_ns]
-    flat = [i for i, p in enumerate(known) if (p.eager_ns or 0) < PLATEAU * (p.host_ns or 0)]
+    flat = [
+        i
+        for i, p in enumerate(known)
+        if _waits(p) or (p.eager_ns or 0) < PLATEAU * (p.host_ns or 0)
+    ]
     if not flat or flat[-1] == len(known) - 1:
         return {}
     last, after = known[flat[-1]], known[flat[-1] + 1]
@@ -175,8 +203,8 @@ def sentence(swept: Swept, points: Sequence[Point], floors: Crossing) -> str:
         return f"{side}The device takes longer than the host from {axis} {first:,} on."
     assert floors.at is not None
     return (
-        f"{side}The device needs as long as the host from {axis} {_rounded(floors.at)} on "
-        f"({_rounded(floors.low)} to {_rounded(floors.high)})."
+        f"{side}The device needs as long as the host from {axis} {_rounded(floors.at)} on"
+        f"{_interval(floors)}."
     )
 
 
@@ -189,6 +217,12 @@ def _side(point: Point, axis: str) -> str:
         f"{'launch-bound' if bound else 'device-bound'}: {units.time(point.eager_ns)}, of which "
         f"the device needs {units.time(min(point.device_ns, point.eager_ns))}. "
     )
+
+
+def _interval(found: Crossing) -> str:
+    """In parentheses; nothing where no spread is known, which is no certainty."""
+    low, high = _rounded(found.low), _rounded(found.high)
+    return "" if low == high else f" ({low} to {high})"
 
 
 def _rounded(value: float | None) -> str:

@@ -15,7 +15,7 @@
     width: { label: "width", values: powers(256, 8192) },
     context: { label: "context (tokens)", values: powers(16, 32768) },
     launch_ns: { label: "cost of a launch",
-      values: [500, 1000, 2000, 3000, 4000, 5000, 6000, 8000, 10000, 13000, 16000, 20000, 26000],
+      values: [500, 1000, 2000, 3000, 4000, 5000, 6000, 8000, 10000, 13000, 16000, 20000, 26000, 32000],
       text: (value) => time(value) },
     bandwidth_gb_s: { label: "memory bandwidth", values: [500, 900, 1500, 2000, 3300, 4300, 4800, 8000],
       text: (value) => `${(value / 1000).toFixed(1)} TB/s` },

@@ -73,7 +73,7 @@ def test_the_crossing_of_straight_lines_is_exact() -> None:
     assert plateau.between == (plateau.low, plateau.high) == (32, 64)
     # Not the straight line between its two points, which would leave 1.1 behind before 50.
     assert plateau.at == pytest.approx(55)
-    assert sweep.sentence == ("The device needs as long as the host from batch 50 on (50 to 50).")
+    assert sweep.sentence == ("The device needs as long as the host from batch 50 on.")
 
 
 def test_an_unsteady_host_widens_the_interval() -> None:
@@ -85,6 +85,18 @@ def test_an_unsteady_host_widens_the_interval() -> None:
     assert floors.low == pytest.approx(40)
     # 62.5, were the host always as slow as at its slowest.
     assert floors.high == pytest.approx(62.5)
+
+
+def test_a_step_that_waits_for_a_slow_host_has_not_left_its_plateau() -> None:
+    # Device floors of 80, 320 and 640 µs: whatever the host took at them, the device did not.
+    points = [line(value) for value in (4, 16, 32, 64, 128)]
+    steady = of(swept(*points), "plateau")
+    points[0] = point(4, 40_000, eager_ns=[800_000])
+    points[2] = point(32, 600_000, eager_ns=[1_400_000])
+    noisy = of(swept(*points), "plateau")
+    assert noisy.at == pytest.approx(steady.at)
+    assert noisy.low == 32
+    assert noisy.between == (32, 64)
 
 
 def test_none_up_to_the_last_point_is_an_answer() -> None:
@@ -210,6 +222,19 @@ def test_a_crossing_is_foreseen_from_the_first_point() -> None:
     assert found.device_ns == [20_000 * value for value in (4, 32, 64, 128)]
     assert found.at == pytest.approx(50)
     assert found.error_share == pytest.approx(0, abs=1e-9)
+
+
+def test_a_miss_of_the_first_points_host_is_told_from_one_of_the_device() -> None:
+    grown = [msgspec.structs.replace(line(v), bytes=80_000_000 * v) for v in (4, 16, 32, 64, 128)]
+    # The host took half as long again for as long as the first point was measured.
+    slow = msgspec.structs.replace(grown[0], eager_ns=[1_500_000])
+    found = swept(slow, *grown[1:]).prediction
+    assert found is not None
+    assert found.at == pytest.approx(75)
+    assert found.error_share == pytest.approx(0.5)
+    assert found.first_host_share == pytest.approx(0.5)
+    assert found.steady_at == pytest.approx(50)
+    assert found.steady_error_share == pytest.approx(0, abs=1e-9)
 
 
 def test_what_moves_more_than_the_least_is_foreseen_too_late() -> None:
