@@ -90,8 +90,6 @@ class Ceilings(msgspec.Struct, frozen=True, kw_only=True):
     """What each activity of a graph costs beside its duration when launched by itself."""
     node_gap_large_ns: int | None = None
     """The same for kernels of many blocks, which hide much of it; None: as the others."""
-    node_gap_matrix_ns: int | None = None
-    """The same for matrix and attention kernels; None: as other kernels of as many blocks."""
     node_gap_set_ns: int | None = None
     """What a memset costs as a graph's node: the gaps on both sides of it; None: as the others."""
     node_gap_copy_ns: int | None = None
@@ -100,6 +98,8 @@ class Ceilings(msgspec.Struct, frozen=True, kw_only=True):
     """What a profiler adds to a kernel's duration for each of its blocks, in ps; None: nothing."""
     node_gap_samples_ns: list[int] = []
     """`node_gap_ns` again and again while recording, the first one right after the timing."""
+    graph_start_ns: int | None = None
+    """Device time of a queued graph before its first node."""
     graph_launch_ns: int | None = None
     """Host time of one graph launch call."""
     kernel_latency_ns: int | None = None

@@ -18,7 +18,9 @@ within 8 KB than where it crosses such a border, and a captured step has its ten
 
 from __future__ import annotations
 
+import bisect
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -31,16 +33,29 @@ import torch
 
 from decodeprof.capture.ceilings import capture, device_ns
 from decodeprof.capture.hooks import ProfilerWatch
-from decodeprof.capture.node_graphs import LAYERS, NODES_PER_LAYER, build, layer_weights, layers
+from decodeprof.capture.node_graphs import (
+    LAYERS,
+    NODES_PER_LAYER,
+    Run,
+    build,
+    layer_weights,
+    layers,
+    one_kernel,
+)
 from decodeprof.capture.profiler import exported, new_profiler
 from decodeprof.capture.statistics import lower_median
-from decodeprof.model.graph_nodes import NodeCosts, fitted, is_matrix, mixture
+from decodeprof.model.graph_nodes import NodeCosts, fitted, mixture, whole_gap
 from decodeprof.model.trace import ActivityKind
 from decodeprof.recording import Ceilings
 
 _LAUNCHES = 100
 _ROUNDS = 5
 """Of a graph's kernels under the profiler, launched one by one; the first still warms up."""
+_PLACINGS = 3
+"""Captures of each graph: where its tensors lie moves its time by a percent."""
+_MOVES = (1_000, 400_000)
+"""Floats that are taken before each round, so that the next tensors lie elsewhere."""
+_MARK = "decodeprof.calibration."
 _ALIKE_SHARE = 0.03
 """Two times of a graph further apart than this are two speeds of the device, not noise."""
 _MOST_ROWS = 8
@@ -82,25 +97,30 @@ def calibrate(watch: ProfilerWatch, ceilings: Ceilings) -> Ceilings:
         RuntimeError: CUDA's errors, too little memory among them, and the profiler's.
     """
     functions = build()
-    graphs = [capture(each) for each in functions]
-    graphs_ns = alike([partial(device_ns, graph.replay) for graph in graphs])
-    one = torch.zeros(1, device="cuda")
-    launched = _profiled(watch, lambda: one.add_(1), times=_LAUNCHES)
-    costs = node_costs(graphs_ns, [_profiled(watch, f, times=_ROUNDS) for f in functions])
+    graphs = [[capture(each) for _ in range(_PLACINGS)] for each in functions]
+    graphs_ns = alike([partial(_mean_ns, each) for each in graphs])
+    launched, *rounds = _profiled(
+        watch, [one_kernel(), *functions], times=[_LAUNCHES, *[_ROUNDS] * len(functions)]
+    )
     found = msgspec.structs.replace(
         ceilings, kernel_latency_ns=floor_ns([kernel.latency_ns for kernel in launched])
     )
+    costs = node_costs(graphs_ns, rounds)
     if costs is None:
         return found
     return msgspec.structs.replace(
         found,
         node_gap_ns=round(costs.few_ns),
         node_gap_large_ns=round(costs.many_ns),
-        node_gap_matrix_ns=round(costs.matrix_ns or 0),
         node_gap_set_ns=round(costs.set_ns),
         node_gap_copy_ns=round(costs.copy_ns),
         profiled_block_ps=round(costs.block_ns * _PS_PER_NS, 1),
+        graph_start_ns=round(costs.start_ns),
     )
+
+
+def _mean_ns(graphs: Sequence[Any]) -> int:
+    return round(statistics.fmean(device_ns(graph.replay) for graph in graphs))
 
 
 def alike(times: Sequence[Callable[[], int]]) -> list[int]:
@@ -113,9 +133,15 @@ def alike(times: Sequence[Callable[[], int]]) -> list[int]:
     return row
 
 
-def _profiled(watch: ProfilerWatch, run: Callable[[], object], *, times: int) -> list[Kernel]:
-    """The kernels of so many runs, each on an idle device."""
-    run()
+def _profiled(
+    watch: ProfilerWatch, functions: Sequence[Run], *, times: Sequence[int]
+) -> list[list[Kernel]]:
+    """The kernels of so many runs of each, every run on an idle device and with its tensors moved.
+
+    One profile holds them all: to start one, and to write it, takes a second.
+    """
+    for each in functions:
+        each()
     torch.cuda.synchronize()
     profiler: Any = new_profiler(on_device=True)
     watch.ours = True
@@ -123,13 +149,18 @@ def _profiled(watch: ProfilerWatch, run: Callable[[], object], *, times: int) ->
         profiler.start()
     finally:
         watch.ours = False
+    held = []
     try:
-        for _ in range(times):
-            run()
-            torch.cuda.synchronize()
+        for index, each in enumerate(functions):
+            for turn in range(times[index]):
+                if turn < _ROUNDS:
+                    held += [torch.empty(size * (turn + 1), device="cuda") for size in _MOVES]
+                with torch.profiler.record_function(f"{_MARK}{index}"):
+                    each()
+                torch.cuda.synchronize()
     finally:
         profiler.stop()
-    return read(exported(profiler))
+    return read(exported(profiler), functions=len(functions))
 
 
 class GapProbe:
@@ -196,35 +227,46 @@ def node_costs(graphs_ns: Sequence[int], launched: Sequence[Sequence[Kernel]]) -
         mixed = mixture(
             kind=np.array([each.kind for each in one], np.int8),
             blocks=np.array([each.blocks for each in one], np.int64),
-            matrix=is_matrix([each.name for each in one]),
+            whole=whole_gap([each.name for each in one]),
         )
         mixtures.append(mixed.sum(axis=0))
         beside_ns.append(graph_ns - busy_ns)
     return fitted(mixtures, beside_ns)
 
 
-def read(trace: bytes) -> list[Kernel]:
-    """The kernels, memsets and copies that were launched by themselves, in order of time."""
+def read(trace: bytes, *, functions: int) -> list[list[Kernel]]:
+    """The kernels, memsets and copies of each function, in order of time.
+
+    Args:
+        trace: of torch's profiler, in which each run of a function is marked with its number.
+        functions: how many there are.
+    """
     events = msgspec.json.decode(trace, type=_Trace).traceEvents
     starts = {
         event.args.correlation: _ns(event.ts)
         for event in events
         if event.cat in ("cuda_runtime", "cuda_driver")
     }
-    kernels = sorted(
-        (e for e in events if e.cat in _KINDS and e.args.correlation in starts),
-        key=lambda event: event.ts,
+    runs = sorted(
+        (_ns(event.ts), int(event.name.removeprefix(_MARK)))
+        for event in events
+        if event.cat == "user_annotation" and event.name.startswith(_MARK)
     )
-    return [
-        Kernel(
+    begins = [begin for begin, _ in runs]
+    found: list[list[Kernel]] = [[] for _ in range(functions)]
+    for event in sorted(events, key=lambda event: event.ts):
+        launched = starts.get(event.args.correlation) if event.cat in _KINDS else None
+        if launched is None or launched < begins[0]:
+            continue
+        kernel = Kernel(
             duration_ns=_ns(event.dur),
-            latency_ns=_ns(event.ts) - starts[event.args.correlation],
+            latency_ns=_ns(event.ts) - launched,
             blocks=math.prod(event.args.grid) if event.cat == "kernel" else 0,
             name=event.name,
             kind=_KINDS[event.cat],
         )
-        for event in kernels
-    ]
+        found[runs[bisect.bisect_right(begins, launched) - 1][1]].append(kernel)
+    return found
 
 
 def floor_ns(latencies_ns: Sequence[int]) -> int | None:

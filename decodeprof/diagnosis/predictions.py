@@ -177,6 +177,7 @@ def _graph_costs(evidence: Evidence, source: Source) -> GraphCosts:
         source.delays,
         measured_gap_ns=ceilings.node_gap_ns if ceilings else None,
         measured_launch_ns=ceilings.graph_launch_ns if ceilings else None,
+        measured_start_ns=ceilings.graph_start_ns if ceilings else None,
     )
 
 
@@ -222,7 +223,6 @@ def node_costs(ceilings: Ceilings, *, gap_ns: int) -> NodeCosts:
     return NodeCosts(
         few_ns=float(gap_ns),
         many_ns=min(many, gap_ns),
-        matrix_ns=ceilings.node_gap_matrix_ns,
         set_ns=known(ceilings.node_gap_set_ns, gap_ns),
         copy_ns=known(ceilings.node_gap_copy_ns, gap_ns),
         block_ns=known(ceilings.profiled_block_ps, 0.0) / 1_000,

@@ -156,9 +156,27 @@ def test_what_a_trace_lacks_is_said(counts: EventCounts, on_device: bool, said: 
 
 
 def test_a_short_profile_shows_latencies_and_kernel_times() -> None:
-    kernels = read(TRACE)
-    assert kernels[0].latency_ns == 5125
-    assert kernels[0].blocks >= 1
+    def event(cat: str, name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:
+        return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "args": args}
+
+    trace = {
+        "traceEvents": [
+            event("cuda_runtime", "cudaLaunchKernel", 1, 2, correlation=6),
+            event("kernel", "before", 4, 1, correlation=6),
+            event("user_annotation", "decodeprof.calibration.1", 10, 5),
+            event("user_annotation", "decodeprof.calibration.0", 30, 5),
+            event("cuda_runtime", "cudaLaunchKernel", 11, 2, correlation=7),
+            event("cuda_runtime", "cudaMemsetAsync", 31, 2, correlation=8),
+            event("gpu_memset", "Memset", 36.5, 0.6, correlation=8),
+            event("kernel", "add", 16.125, 1.1, correlation=7, grid=[4, 3, 1]),
+            event("kernel", "add", 40, 0.96, correlation=9),
+        ]
+    }
+    zeroth, first = read(json.dumps(trace).encode(), functions=2)
+    assert first == [Kernel(duration_ns=1100, latency_ns=5125, blocks=12, name="add")]
+    assert zeroth == [
+        Kernel(duration_ns=600, latency_ns=5500, name="Memset", kind=ActivityKind.SET)
+    ]
     assert floor_ns([5125, 5000, 9000]) == 5000
     assert floor_ns([]) is None
 
@@ -172,16 +190,19 @@ def test_graphs_times_less_their_kernels_are_what_nodes_cost() -> None:
     few = Kernel(duration_ns=700, latency_ns=0, blocks=1, name="elementwise")
     many = Kernel(duration_ns=5_000, latency_ns=0, blocks=900, name="elementwise")
     huge = Kernel(duration_ns=90_000, latency_ns=0, blocks=100_000, name="elementwise")
-    matrix = Kernel(duration_ns=9_000, latency_ns=0, blocks=48, name="nvjet_tst_64x8")
+    matrix = Kernel(duration_ns=9_000, latency_ns=0, blocks=1_000, name="nvjet_tst_64x8")
     memset = Kernel(duration_ns=600, latency_ns=0, name="Memset", kind=ActivityKind.SET)
     copy = Kernel(duration_ns=800, latency_ns=0, name="Memcpy", kind=ActivityKind.COPY)
-    cost = {few: 400, many: 64, huge: -3_900, matrix: 598, memset: 2_000, copy: 150}
-    graphs = [(few, few, matrix), (few, many), (many, huge), (matrix, few), (few, memset),
-              (few, copy)]  # fmt: skip
-    times = [10 * sum(one.duration_ns + cost[one] for one in each) for each in graphs]
-    found = node_costs(times, [rounds(*each, times=10) for each in graphs])
+    cost = {few: 400, many: 64, huge: -3_900, matrix: 360, memset: 2_000, copy: 150}
+    graphs = [((few, few, matrix), 10), ((few, many), 10), ((huge, many), 10), ((few,), 1),
+              ((few, memset), 10), ((few, copy), 10)]  # fmt: skip
+    times = [
+        4_700 + repeats * sum(one.duration_ns + cost[one] for one in each)
+        for each, repeats in graphs
+    ]
+    found = node_costs(times, [rounds(*each, times=repeats) for each, repeats in graphs])
     assert found is not None
-    assert astuple(found) == pytest.approx((400.04, 100.04, 599.92, 2000, 150, 0.04), abs=0.05)
+    assert astuple(found) == pytest.approx((400.04, 100, 2000, 150, 0.04, 4700), rel=0.001)
 
 
 def test_graphs_are_timed_until_all_were_timed_at_one_speed() -> None:

@@ -11,7 +11,7 @@ from decodeprof.analysis.replay.delays import TYPICAL_NODE_GAP_NS, TYPICAL_QUEUE
 from decodeprof.analysis.replay.program import LAUNCH, Events, Program
 from decodeprof.analysis.replay.waits import WAIT
 from decodeprof.analysis.traffic.columns import KernelTraffic
-from decodeprof.model.graph_nodes import NodeCosts, costs_ns, is_matrix, mixture
+from decodeprof.model.graph_nodes import NodeCosts, costs_ns, mixture, whole_gap
 from decodeprof.model.trace import I64, NONE, Bool, Trace
 
 # What one launch call of an instantiated graph takes on the host where nobody measured it.
@@ -42,7 +42,11 @@ class GraphCosts:
 
 
 def graph_costs(
-    delays: Delays, *, measured_gap_ns: int | None, measured_launch_ns: int | None
+    delays: Delays,
+    *,
+    measured_gap_ns: int | None,
+    measured_launch_ns: int | None,
+    measured_start_ns: int | None = None,
 ) -> GraphCosts:
     """The costs from the device's ceilings, else from graph launches in this trace, else typical.
 
@@ -50,6 +54,7 @@ def graph_costs(
         delays: what was learnt from the recording.
         measured_gap_ns: the node gap among the recording's ceilings.
         measured_launch_ns: the host time of a graph launch among them.
+        measured_start_ns: the device time before a queued graph's first node among them.
     """
     gap, source = TYPICAL_NODE_GAP_NS, "typical"
     if measured_gap_ns is not None:
@@ -61,7 +66,11 @@ def graph_costs(
         source=source,
         launch_ns=TYPICAL_GRAPH_LAUNCH_NS if measured_launch_ns is None else measured_launch_ns,
         lag_ns=max(delays.tail_ns["kernel"], 0),
-        queued_ns=min(delays.queued_ns["graph"], 2 * TYPICAL_QUEUED_NS["graph"]),
+        queued_ns=(
+            min(delays.queued_ns["graph"], 2 * TYPICAL_QUEUED_NS["graph"])
+            if measured_start_ns is None
+            else measured_start_ns
+        ),
     )
 
 
@@ -83,11 +92,10 @@ def node_shifts(
     rows = events.first[events.is_launch & (events.count == 1)]
     rows = rows[program.activity[rows] != NONE]
     device = trace.device.take(program.activity[rows])
-    matrix = is_matrix(trace.names)[device.name] & (costs.matrix_ns is not None)
     mixed = mixture(
         kind=device.kind,
         blocks=device.blocks,
-        matrix=matrix,
+        whole=whole_gap(trace.names)[device.name],
         hidden=None if hidden is None else hidden[program.activity[rows]],
     )
     shift[rows] = np.rint(costs_ns(costs, mixed) - costs.few_ns)

@@ -24,7 +24,7 @@ from decodeprof.analysis.replay.scale import host_scale
 from decodeprof.analysis.replay.waits import WAIT
 from decodeprof.analysis.replay.what_if import Outcome, Outcomes, Question, remove_waits, what_ifs
 from decodeprof.analysis.traffic.columns import KernelTraffic
-from decodeprof.model.graph_nodes import NodeCosts, is_matrix
+from decodeprof.model.graph_nodes import NodeCosts, whole_gap
 from decodeprof.model.trace import NONE
 from tests.analysis.replay.sources import ADD, COSTS, MATRIX, US, loop, steady_ns
 from tests.build import NODE_GAP_NS, TraceBuilder
@@ -317,13 +317,11 @@ def test_kernels_may_take_another_time_as_nodes() -> None:
         ),
     )
     asked = question(source)
-    costs = NodeCosts(few_ns=400, many_ns=100, matrix_ns=None, set_ns=0, copy_ns=0, block_ns=0)
+    costs = NodeCosts(few_ns=400, many_ns=100, set_ns=0, copy_ns=0, block_ns=0)
     shift = node_shifts(source.trace, asked.program, costs)
-    assert set(shift.tolist()) == {0, -300}
-    apart = node_shifts(source.trace, asked.program, replace(costs, matrix_ns=490))
-    matrix = is_matrix(source.trace.names)[source.trace.device.name[asked.program.activity]]
-    assert set(apart[matrix].tolist()) == {90}
-    assert apart[~matrix].tolist() == shift[~matrix].tolist()
+    whole = whole_gap(source.trace.names)[source.trace.device.name[asked.program.activity]]
+    assert set(shift[whole].tolist()) == {0}
+    assert set(shift[~whole].tolist()) == {0, -300}
     before, after = what_ifs(asked), what_ifs(replace(asked, in_graph_ns=shift))
     assert before.cuda_graph is not None
     assert after.cuda_graph is not None
@@ -339,9 +337,7 @@ def test_memsets_and_copies_stop_the_device_as_nodes() -> None:
         source.trace.device, kind=kinds.astype(np.int8), blocks=np.where(kinds == 0, 8, 0)
     )
     asked = question(replace(source, trace=replace(source.trace, device=device)))
-    costs = NodeCosts(
-        few_ns=400, many_ns=100, matrix_ns=None, set_ns=4400, copy_ns=2400, block_ns=0
-    )
+    costs = NodeCosts(few_ns=400, many_ns=100, set_ns=4400, copy_ns=2400, block_ns=0)
     shift = node_shifts(replace(source.trace, device=device), asked.program, costs)
     kind = kinds[asked.program.activity]
     assert set(kind.tolist()) == {0, 1, 2}
