@@ -116,7 +116,9 @@ def index() -> bytes:
         "",
         "[worked_example.txt](worked_example.txt) and [hf_story.txt](hf_story.txt) set many",
         "recordings side by side; [predictions.txt](predictions.txt) sets predictions beside what",
-        "was then measured, hits and misses.",
+        "was then measured, hits and misses. Each `sweep_….txt`, with its points as CSV, follows a",
+        "step along one axis to behind the crossing; [speculative.txt](speculative.txt) sets",
+        "drafts beside graphs.",
         "",
     ]
     return "\n".join(lines).encode()

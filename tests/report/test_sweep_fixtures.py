@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from decodeprof import units
 from decodeprof.cli.sweep_files import POINTS_FILE
 from decodeprof.cli.sweep_judged import judged
 from decodeprof.diagnosis.pipeline import analyze_path
@@ -38,6 +39,23 @@ def test_the_report_is_made_of_the_points(part: str) -> None:
 def test_each_sweep_that_ships_is_rendered() -> None:
     folders = {path.parent.name for path in SWEEPS.glob(f"*/{POINTS_FILE}")}
     assert folders == set(NAMES)
+
+
+@pytest.mark.parametrize("part", NAMES)
+def test_the_readme_tells_what_was_measured_and_foreseen(part: str) -> None:
+    sweep = judged(SWEEPS / part)
+    readme = (ROOT / "README.md").read_text()
+    (row,) = (line for line in readme.splitlines() if f"](reports/{NAMES[part]}.txt) |" in line)
+    _, crossing, foreseen, gains = (cell.strip() for cell in row.strip("| ").split(" | "))
+    assert f"from {sweep.axis} {crossing.partition(' (')[0]} on ({crossing.partition('(')[2]}." in (
+        sweep.sentence
+    )
+    first, last = sweep.points[0].graph_gain, sweep.points[-1].graph_gain
+    assert gains == f"{first:.2f} to {last:.2f} ×"
+    assert sweep.prediction is not None
+    at, error = sweep.prediction.at, sweep.prediction.error_share
+    told = "none" if at is None else f"{float(f'{at:.2g}'):,.0f}, {units.share(error)} above"
+    assert foreseen == told
 
 
 @pytest.mark.parametrize("part", ["batch06", "batch8x4", "toy"])
