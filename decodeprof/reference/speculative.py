@@ -4,8 +4,9 @@ A cheap draft proposes a few tokens; one forward of the whole model over all of 
 them it would have made itself. Those up to the first difference are kept, and the model's own token
 follows them: the text is that of greedy decoding, whatever the draft proposes. A forward over five
 tokens reads the weights once, as one over a single token does, so a memory-bound step gets cheaper
-by nearly the number of tokens kept. A launch-bound step does not: a draft of five layers launches
-five layers a token, and a graph has to take that away first. So the two work together.
+by nearly the number of tokens kept. A launch-bound one gets cheaper by less: a draft of four layers
+launches four layers a token. A graph takes launches away, whatever they are for: on an H200 the gains
+of both multiply, as long as the draft guesses well.
 
 The draft here is the model's own first layers. It shares their cache: what it writes there is what
 the whole model would write, and the verifying forward writes it again. A round has a fixed shape,
