@@ -5,8 +5,8 @@ them it would have made itself. Those up to the first difference are kept, and t
 follows them: the text is that of greedy decoding, whatever the draft proposes. A forward over five
 tokens reads the weights once, as one over a single token does, so a memory-bound step gets cheaper
 by nearly the number of tokens kept. A launch-bound one gets cheaper by less: a draft of four layers
-launches four layers a token. A graph takes launches away, whatever they are for: on an H200 the gains
-of both multiply, as long as the draft guesses well.
+launches four layers a token. A graph takes launches away, whatever they are for: on an H200 the
+gains of both multiply, as long as the draft guesses well.
 
 The draft here is the model's own first layers. It shares their cache: what it writes there is what
 the whole model would write, and the verifying forward writes it again. A round has a fixed shape,
