@@ -19,7 +19,7 @@ from decodeprof.lint.graphs import PretendCapture, graph_class_for
 from decodeprof.lint.mode import PretendMode
 from decodeprof.lint.patches import Patches
 from decodeprof.lint.streams import EXPLICIT, classes_for
-from decodeprof.lint.whereabouts import HOST, put, put_storage, resolved
+from decodeprof.lint.whereabouts import HOST, put, resolved
 
 NAME = "pretended GPU"
 _CAPABILITY = (9, 0)
@@ -40,7 +40,6 @@ def patch_namespace(patches: Patches, mode: PretendMode) -> None:
     _patch_generator(patches, mode)
     _patch_autocast(patches)
     _patch_compile(patches, mode)
-    _patch_load(patches, mode)
     _patch_legacy_types(patches)
     nvtx: Any = torch.cuda.nvtx
     for name, value in {
@@ -298,41 +297,6 @@ def _patch_compile(patches: Patches, mode: PretendMode) -> None:
     patches.set(torch, "compile", compile_nothing)
 
 
-def _patch_load(patches: Patches, mode: PretendMode) -> None:
-    real: Any = torch.load
-
-    @functools.wraps(real)
-    def load(file: Any, map_location: Any = None, **rest: Any) -> Any:
-        """Load onto the host, and note of each storage where it was to go."""
-
-        def place(storage: Any, location: str) -> Any:
-            where = _mapped(map_location, storage, location)
-            if isinstance(where, torch.UntypedStorage):
-                return where
-            if where.type == "cuda":
-                put_storage(storage, where)
-                mode.on_device = True
-            return storage
-
-        return real(file, map_location=place, **rest)
-
-    patches.set(torch, "load", load)
-    real_script: Any = torch.jit.load
-
-    @functools.wraps(real_script)
-    def load_script(file: Any, map_location: Any = None, *args: Any, **rest: Any) -> Any:
-        """Load onto the host, and note where the module's tensors were to go."""
-        module = real_script(file, HOST, *args, **rest)
-        where = HOST if map_location is None else resolved(map_location)
-        if where.type == "cuda":
-            mode.on_device = True
-            for tensor in (*module.parameters(), *module.buffers()):
-                put(tensor, where)
-        return module
-
-    patches.set(torch.jit, "load", load_script)
-
-
 class _LegacyType(type):
     """The class of `torch.cuda.FloatTensor` and its kin: constructors, and types to ask for."""
 
@@ -353,15 +317,3 @@ def _patch_legacy_types(patches: Patches) -> None:
     for name in list(vars(torch.cuda)):
         if name.endswith("Tensor") and hasattr(torch, name):
             patches.set(torch.cuda, name, _LegacyType(name, (), {"name": name}))
-
-
-def _mapped(map_location: Any, storage: Any, location: str) -> Any:
-    """A device, or the storage that a function of the program's own made of one."""
-    if map_location is None:
-        return resolved(location)
-    if isinstance(map_location, dict):
-        return resolved(map_location.get(location, location))
-    if isinstance(map_location, str | torch.device):
-        return resolved(map_location)
-    found = map_location(storage, location)
-    return resolved(location) if found is None else found

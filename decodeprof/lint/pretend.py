@@ -14,6 +14,7 @@ from torch.utils import _device as default_devices
 from torch.utils import _python_dispatch as dispatch_modes
 
 from decodeprof.errors import UsageError
+from decodeprof.lint.files import patch_files
 from decodeprof.lint.mode import PretendMode, Sink
 from decodeprof.lint.namespace import patch_namespace
 from decodeprof.lint.patches import Patches
@@ -52,6 +53,7 @@ def pretended(sink: Sink) -> Iterator[PretendMode]:
     try:
         patch_tensors(patches, mode)
         patch_namespace(patches, mode)
+        patch_files(patches, mode)
         _follow_threads(patches, mode)
         with mode:
             try:

@@ -71,6 +71,14 @@ def _patch_answers(patches: Patches) -> None:
     patches.set(Tensor, "get_device", get_device)
     patches.set(Tensor, "is_pinned", lambda tensor, _device=None: pinned(tensor))
     patches.set(Tensor, "record_stream", lambda _tensor, _stream: None)
+    real_share: Any = Tensor.share_memory_
+
+    def share_memory_(tensor: Tensor) -> Tensor:
+        # What is on a GPU is shared as it is.
+        shared: Tensor = real_share(tensor) if pretended_device(tensor) is None else tensor
+        return shared
+
+    patches.set(Tensor, "share_memory_", share_memory_)
 
 
 def _patch_moves(patches: Patches, mode: PretendMode) -> None:
@@ -230,10 +238,31 @@ def _patch_makers(patches: Patches, mode: PretendMode) -> None:
         out = real_new(this, data, dtype=dtype or this.dtype, device=HOST, **rest)
         return place(out, data, where, "Tensor.new_tensor")
 
+    real_asarray: Any = torch.asarray
+
+    def asarray(
+        obj: Any, *, dtype: Any = None, device: Any = None, copy: Any = None, **rest: Any
+    ) -> Any:
+        if isinstance(obj, Tensor):
+            where = device_of(obj) if device is None else resolved(device)
+            out = obj.to(where, dtype or obj.dtype)
+            return real_asarray(out.clone() if copy and out is obj else out, **rest)
+        where = _asked_device(device, obj)
+        on_gpu = where.type == "cuda"
+        out = real_asarray(
+            obj,
+            dtype=dtype,
+            device=HOST if on_gpu else where,
+            copy=True if on_gpu else copy,
+            **rest,
+        )
+        return place(out, obj, where, "torch.asarray")
+
     for owner, name in _MAKERS:
         patches.set(owner, name, _stating(getattr(owner, name), mode))
     patches.set(torch, "tensor", functools.wraps(real_tensor)(tensor))
     patches.set(torch, "as_tensor", functools.wraps(torch.as_tensor)(as_tensor))
+    patches.set(torch, "asarray", functools.wraps(real_asarray)(asarray))
     patches.set(Tensor, "new_tensor", new_tensor)
 
 

@@ -274,40 +274,6 @@ def test_compile_is_left_out() -> None:
         assert layer(x).shape == (2,)
 
 
-def test_a_checkpoint_is_loaded_onto_the_gpu(tmp_path: Any) -> None:
-    path = tmp_path / "weights.pt"
-    torch.save({"weight": torch.ones(3)}, path)
-    with predict():
-        assert torch.load(path, map_location="cuda")["weight"].is_cuda
-        assert not torch.load(path, map_location="cpu")["weight"].is_cuda
-
-
-def test_a_checkpoint_goes_back_to_where_it_was_saved(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "weights.pt"
-    with monkeypatch.context() as patched:
-        # As it is written on a machine with a GPU.
-        patched.setattr(torch.serialization, "location_tag", lambda _storage: "cuda:0")
-        torch.save({"weight": torch.ones(3)}, path)
-    with predict():
-        assert torch.load(path)["weight"].is_cuda
-        assert not torch.load(path, map_location={"cuda:0": "cpu"})["weight"].is_cuda
-        assert not torch.load(path, map_location=lambda storage, _: storage)["weight"].is_cuda
-        assert torch.load(path, map_location=torch.device("cuda"))["weight"].sum().item() == 3
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_a_module_of_torchscript_is_loaded_onto_the_gpu(tmp_path: Any) -> None:
-    path = str(tmp_path / "module.pt")
-    torch.jit.script(nn.Linear(2, 2)).save(path)
-    with predict() as found:
-        module = torch.jit.load(path, map_location="cuda")
-        assert module(torch.ones(1, 2, device="cuda")).is_cuda
-        assert not torch.jit.load(path)(torch.ones(1, 2)).is_cuda
-    assert found.count == 0
-
-
 def test_a_thread_of_the_program_pretends_too() -> None:
     drawn: list[float] = []
     go_on = threading.Event()
