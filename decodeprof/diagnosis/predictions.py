@@ -18,7 +18,6 @@ from decodeprof.analysis.replay.changes import (
     graph_costs,
     memory_bound,
     node_shifts,
-    scaled,
 )
 from decodeprof.analysis.replay.errors import WITHHOLD_ABOVE_SHARE, reproduce
 from decodeprof.analysis.replay.exposed import exposed_costs
@@ -26,7 +25,7 @@ from decodeprof.analysis.replay.fusable import Chain, fusable_chains
 from decodeprof.analysis.replay.fusion import roles
 from decodeprof.analysis.replay.graph_spans import GraphTimes, graph_times, with_graph_times
 from decodeprof.analysis.replay.program import Program
-from decodeprof.analysis.replay.scale import host_scale
+from decodeprof.analysis.replay.scale import Scales, scales
 from decodeprof.analysis.replay.what_if import (
     Outcome,
     Outcomes,
@@ -142,9 +141,10 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
     program = with_graph_times(
         build_program(source, rows), evidence.trace, _graph_times(evidence, source)
     )
-    scale = host_scale(program, unprofiled.median) if unprofiled else None
-    if scale is not None:
-        program = scaled(program, scale)
+    found = Scales(None, None)
+    if unprofiled:
+        found = scales(program, unprofiled.median, _host_step_ns(evidence))
+        program = found.applied(program)
     question = Question(
         program=program,
         roles=roles(evidence.trace, program),
@@ -155,15 +155,20 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
         cannot_capture=cannot_capture(evidence, program, _site_of_call(evidence)),
     )
     outcomes = what_ifs(question)
-    as_timed = scale is not None or _equal(outcomes.step_ns, unprofiled)
+    as_timed = found != Scales(None, None) or _equal(outcomes.step_ns, unprofiled)
     exposed = exposed_costs(program, _site_of_call(evidence))
     return Predictions(
-        replay=Replay(error_share=error, host_scale=scale, step_ns=outcomes.step_ns),
+        replay=Replay(
+            error_share=error,
+            host_scale=found.host,
+            device_scale=found.device,
+            step_ns=outcomes.step_ns,
+        ),
         outcomes=outcomes,
         # Unscaled replay is in the recording's own time, unless that turns out to be the timed one.
         in_profiled_time=not as_timed,
         exposed_ns=exposed,
-        host_ns=_host_ns(program) if scale is not None else None,
+        host_ns=_host_ns(program) if found.host is not None else None,
         node_gap_ns=costs.node_gap_ns,
         node_gap_source=_SOURCES[costs.source],
         site_saving_ns=_site_savings(question, exposed, _site_of_call(evidence)),
@@ -236,6 +241,13 @@ def _gap_spread_ns(evidence: Evidence) -> int:
         return 0
     used = ceilings.node_gap_ns
     return max((abs(each - used) for each in ceilings.node_gap_samples_ns), default=0)
+
+
+def _host_step_ns(evidence: Evidence) -> int | None:
+    """The cadence at which an unprofiled host issues steps while the queue has room for more."""
+    timing = evidence.recording.timing if evidence.recording else None
+    cadences = [each for run in timing.runs for each in run.host_step_ns[1:-1]] if timing else []
+    return int(np.percentile(cadences, 25)) if cadences else None
 
 
 def _equal(step_ns: int, unprofiled: Distribution | None) -> bool:

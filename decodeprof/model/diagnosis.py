@@ -187,6 +187,8 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
     error_share: float | None
     host_scale: float | None
+    device_scale: float | None = None
+    """What activities take under the load of unprofiled steps ÷ in the profile; null: as there."""
     step_ns: int | None = None
     """The step as replayed, unchanged, in the time of the what-ifs."""
 

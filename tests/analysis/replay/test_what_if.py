@@ -20,7 +20,13 @@ from decodeprof.analysis.replay.exposed import exposed_costs
 from decodeprof.analysis.replay.fusion import ALONE, Traffic, chains, fused, roles
 from decodeprof.analysis.replay.program import Program
 from decodeprof.analysis.replay.run import replay
-from decodeprof.analysis.replay.scale import host_scale
+from decodeprof.analysis.replay.scale import (
+    Scales,
+    device_scale,
+    host_scale,
+    scales,
+    with_durations,
+)
 from decodeprof.analysis.replay.waits import WAIT
 from decodeprof.analysis.replay.what_if import Outcome, Outcomes, Question, remove_waits, what_ifs
 from decodeprof.analysis.traffic.columns import KernelTraffic
@@ -303,6 +309,36 @@ def test_the_host_scale_is_found_again_and_only_where_the_step_responds() -> Non
     step = replay(program).step_ns
     for share in (0.97, 1.0, 1.03, 2.0):
         assert host_scale(program, round(share * step)) is None
+
+
+def test_a_host_that_is_ahead_leaves_what_is_missing_to_the_device() -> None:
+    # Dilated, the host decides the profiled step; the timed one is the device's, at lower clocks.
+    recorded = decode(kernels=20, kernel_ns=8 * US, work_ns=9 * US, sync=False, python_ns=0)
+    program = program_of(loop(recorded))
+    timed = replay(with_durations(scaled(program, 0.5), 1.07)).step_ns
+    host_ns = program.host_work_ns // program.steps // 2
+    found = scales(program, timed, host_ns)
+    assert found.host == pytest.approx(0.5, rel=0.001)
+    assert found.device == pytest.approx(1.07, rel=0.005)
+    assert replay(found.applied(program)).step_ns == pytest.approx(timed, rel=0.001)
+    # Without its cadence, and where it is not ahead, all is laid on the host.
+    for cadence in (None, round(0.95 * timed)):
+        alone = scales(program, timed, cadence)
+        assert alone.device is None
+        assert alone.host == host_scale(program, timed)
+
+
+def test_a_step_of_the_device_is_scaled_to_its_clocks_and_no_further() -> None:
+    recorded = decode(kernels=20, kernel_ns=50 * US, work_ns=2 * US, sync=False, python_ns=0)
+    program = program_of(loop(recorded))
+    step = replay(program).step_ns
+    found = scales(program, round(1.05 * step))
+    assert found.host is None
+    assert replay(found.applied(program)).step_ns == pytest.approx(1.05 * step, rel=0.001)
+    for other in (0.5, 2.0):
+        assert scales(program, round(other * step)) == Scales(None, None)
+    host_bound = decode(kernels=20, kernel_ns=3 * US, work_ns=9 * US, sync=True, python_ns=0)
+    assert device_scale(program_of(loop(host_bound)), 10) is None
 
 
 def test_kernels_may_take_another_time_as_nodes() -> None:
