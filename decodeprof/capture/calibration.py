@@ -256,7 +256,7 @@ def read(trace: bytes, *, functions: int) -> list[list[Kernel]]:
     found: list[list[Kernel]] = [[] for _ in range(functions)]
     for event in sorted(events, key=lambda event: event.ts):
         launched = starts.get(event.args.correlation) if event.cat in _KINDS else None
-        if launched is None or launched < begins[0]:
+        if launched is None or not begins or launched < begins[0]:
             continue
         kernel = Kernel(
             duration_ns=_ns(event.dur),

@@ -64,6 +64,12 @@ def test_every_ceiling_is_measured_and_plausible(eager: Ran) -> None:
     assert 0 < found.node_gap_ns < found.graph_node_ns < found.launch_ns
     assert found.node_gap_set_ns is not None
     assert found.node_gap_copy_ns is not None
+    assert found.node_gap_large_ns is not None
+    assert found.node_gap_large_ns < found.node_gap_ns
+    assert found.profiled_block_ps is not None
+    assert 0 <= found.profiled_block_ps < 1_000
+    assert found.graph_start_ns is not None
+    assert found.node_gap_ns < found.graph_start_ns < 50_000
     # A unit of its own runs them, for which the device stops.
     assert found.node_gap_ns < found.node_gap_set_ns < 20_000
     assert len(found.node_gap_samples_ns) == 4
