@@ -5,7 +5,7 @@ gap for each activity. A step longer than that by a tenth waits for its host: it
 removing the blocking calls would win more than half of what removing the host would, else
 launch-bound. Otherwise the device bounds it: memory-bound or compute-bound when its busy time is
 well explained by the bytes or the operations that it must move or do, else kernel-bound: busy with
-kernels too small to reach either roof; and device-bound where neither roof is known. Where the
+kernels that reach neither roof; and device-bound where neither roof is known. Where the
 capture does not say why the device mostly idles, nothing is blamed.
 """
 
@@ -127,9 +127,10 @@ def _one_sentence(bound_by: BoundBy, bound: Bound, *, launching: str, what: str,
             "that it waits would go if the host did not stop to wait for it."
         )
     if bound_by == "kernel":
+        roof_ns = max(bound.bytes_ns or 0, bound.flops_ns or 0)
         return (
-            f"Kernel-bound: {took}, and the GPU is busy {busy_for}, with kernels too small to "
-            "reach its bandwidth or its arithmetic rate."
+            f"Kernel-bound: {took}, and the GPU is busy {busy_for}; at its bandwidth and its "
+            f"arithmetic rate what the step must do would take {units.time(roof_ns)}."
         )
     if bound_by in ("memory", "compute"):
         roof = "memory bandwidth" if bound_by == "memory" else "arithmetic rate"
@@ -172,12 +173,12 @@ def without_steps(evidence: Evidence) -> Verdict:
     span = trace.span_ns()
     assert span is not None
     busy = evidence.gaps.busy.total_ns
-    share = units.share(busy / max(span[1] - span[0], 1))
+    busy_share = busy / max(span[1] - span[0], 1)
     if evidence.steps.period is not None:
         period = evidence.steps.period
         found = (
-            f"a period of {period.activities:,} activities × {period.count:,} repeats, but nothing "
-            "shows that it is a step"
+            f"a period of {units.counted(period.activities, 'activity', 'activities')} × "
+            f"{period.count:,} repeats, but nothing shows that it is a step"
         )
     else:
         found = "no decode steps were found"
@@ -186,20 +187,22 @@ def without_steps(evidence: Evidence) -> Verdict:
         # What was lost can only add to it.
         return Verdict(
             bound_by="unknown",
-            sentence=f"Cannot tell per step: {found}. Over the whole window the GPU is busy at "
-            f"least {share}{_of_what(evidence, busy)}: {units.count(bare.sum())} of "
-            f"{units.count(launching.sum())} launches have no kernel in the recording.",
+            sentence=f"Cannot tell per step: {found}. Over the whole window the GPU is busy "
+            f"{units.at_least(busy_share)}{_of_what(evidence, busy)}: {units.count(bare.sum())} of "
+            f"{units.counted(launching.sum(), 'launch has', 'launches have')} no kernel in the "
+            "recording.",
         )
     if copies := lost_copies(trace):
-        called = "1 call copies" if copies == 1 else f"{units.count(copies)} calls copy"
+        called = units.counted(copies, "call copies", "calls copy")
         return Verdict(
             bound_by="unknown",
-            sentence=f"Cannot tell per step: {found}. Over the whole window the GPU is busy at "
-            f"least {share}: {called}, and no copy is in the recording.",
+            sentence=f"Cannot tell per step: {found}. Over the whole window the GPU is busy "
+            f"{units.at_least(busy_share)}: {called}, and no copy is in the recording.",
         )
     return Verdict(
         bound_by="unknown",
-        sentence=f"Cannot tell per step: {found}. Over the whole window the GPU is busy {share}"
+        sentence=f"Cannot tell per step: {found}. Over the whole window the GPU is busy "
+        f"{units.share(busy_share)}"
         f"{_of_what(evidence, busy)}.{_in_collectives(evidence, busy, span=span)}",
     )
 
@@ -255,7 +258,7 @@ def _call_sentence(recording: Recording) -> str:
             "any tokens?"
         )
     call_ns = sorted(run.total_ns for run in runs)[(len(runs) - 1) // 2]
-    made = f"{units.count(tokens)} token{'' if tokens == 1 else 's'}"
+    made = units.counted(tokens, "token")
     return (
         f"Cannot tell per step: a call takes {units.time(call_ns)} for {made}, unprofiled; where "
         "its steps begin was not seen."
