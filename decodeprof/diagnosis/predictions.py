@@ -183,6 +183,7 @@ def _graph_costs(evidence: Evidence, source: Source) -> GraphCosts:
         measured_gap_ns=ceilings.node_gap_ns if ceilings else None,
         measured_launch_ns=ceilings.graph_launch_ns if ceilings else None,
         measured_start_ns=ceilings.graph_start_ns if ceilings else None,
+        measured_large_gap_ns=ceilings.node_gap_large_ns if ceilings else None,
     )
 
 

@@ -39,6 +39,8 @@ class GraphCosts:
     """From the launch call's end to the first node, on an idle device."""
     queued_ns: int
     """Gap before a graph that was queued."""
+    large_gap_ns: int | None = None
+    """The node gap of kernels of many blocks, where it is known apart."""
 
 
 def graph_costs(
@@ -47,6 +49,7 @@ def graph_costs(
     measured_gap_ns: int | None,
     measured_launch_ns: int | None,
     measured_start_ns: int | None = None,
+    measured_large_gap_ns: int | None = None,
 ) -> GraphCosts:
     """The costs from the device's ceilings, else from graph launches in this trace, else typical.
 
@@ -55,6 +58,7 @@ def graph_costs(
         measured_gap_ns: the node gap among the recording's ceilings.
         measured_launch_ns: the host time of a graph launch among them.
         measured_start_ns: the device time before a queued graph's first node among them.
+        measured_large_gap_ns: the node gap of kernels of many blocks among them.
     """
     gap, source = TYPICAL_NODE_GAP_NS, "typical"
     if measured_gap_ns is not None:
@@ -71,6 +75,7 @@ def graph_costs(
             if measured_start_ns is None
             else measured_start_ns
         ),
+        large_gap_ns=measured_large_gap_ns if source == "ceilings" else None,
     )
 
 

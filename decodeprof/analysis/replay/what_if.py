@@ -205,13 +205,14 @@ class _Teller:
             if kept.any()
             else "no wait is left in the step"
         )
+        large = "" if costs.large_gap_ns is None else f", {costs.large_gap_ns} ns at large kernels"
         return self._outcome(
             program,
             share=GRAPH_SHARE,
             least_ns=self._unsteady_ns(program),
             assumes=(
                 "the step is captured whole and its activities run back to back with a gap of "
-                f"{costs.node_gap_ns} ns ({_SOURCES[costs.source]}); {rest}."
+                f"{costs.node_gap_ns} ns{large} ({_SOURCES[costs.source]}); {rest}."
             ),
         )
 

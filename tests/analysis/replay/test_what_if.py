@@ -359,6 +359,9 @@ def test_kernels_may_take_another_time_as_nodes() -> None:
     assert set(shift[whole].tolist()) == {0}
     assert set(shift[~whole].tolist()) == {0, -300}
     before, after = what_ifs(asked), what_ifs(replace(asked, in_graph_ns=shift))
+    told = what_ifs(replace(asked, costs=replace(asked.costs, large_gap_ns=100))).cuda_graph
+    assert told is not None
+    assert " ns, 100 ns at large kernels (measured on this device)" in told.assumes
     assert before.cuda_graph is not None
     assert after.cuda_graph is not None
     changed = after.cuda_graph.step_ns.expected - before.cuda_graph.step_ns.expected
