@@ -192,20 +192,6 @@ def _patch_makers(patches: Patches, mode: PretendMode) -> None:
     real_tensor: Any = torch.tensor
     real_new: Any = torch._C.TensorBase.new_tensor
 
-    def place(out: Any, data: Any, device: torch.device, op: str) -> Any:
-        """Put a tensor that was made from Python values where it was asked for."""
-        values = [each for each in tensors_in(data) if pretended_device(each) is not None]
-        if values:
-            mode.waited(op, Wait(READS_VALUE, len(values)))
-        if device.type == "cuda":
-            put(out, device)
-            mode.on_device = True
-            if out.numel() and not isinstance(data, Tensor):
-                mode.waited(op, Wait(FROM_HOST))
-                size = out.numel() * out.element_size()
-                mode.sink.copied(op, Copied(True, False, False, size))
-        return out
-
     def tensor(
         data: Any,
         *,
@@ -222,24 +208,51 @@ def _patch_makers(patches: Patches, mode: PretendMode) -> None:
         out = real_tensor(data, dtype=dtype, device=with_meta, requires_grad=requires_grad)
         if pin_memory:
             pin(out)
-        return place(out, data, where, "torch.tensor")
+        return _placed(mode, out, data, where, "torch.tensor")
 
     def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
         if isinstance(data, Tensor):
             return data.to(data.device if device is None else device, dtype or data.dtype)
         where = _asked_device(device, data)
         out = torch._C._VariableFunctions.as_tensor(data, dtype=dtype, device=HOST)
-        return out if where.type == "cpu" else place(out.clone(), data, where, "torch.as_tensor")
+        own = out if where.type == "cpu" else out.clone()
+        return _placed(mode, own, data, where, "torch.as_tensor")
 
     def new_tensor(
         this: Tensor, data: Any, *, dtype: Any = None, device: Any = None, **rest: Any
     ) -> Any:
         where = device_of(this) if device is None else resolved(device)
         out = real_new(this, data, dtype=dtype or this.dtype, device=HOST, **rest)
-        return place(out, data, where, "Tensor.new_tensor")
+        return _placed(mode, out, data, where, "Tensor.new_tensor")
 
+    asarray = _asarray_for(mode)
+    for owner, name in _MAKERS:
+        patches.set(owner, name, _stating(getattr(owner, name), mode))
+    patches.set(torch, "tensor", functools.wraps(real_tensor)(tensor))
+    patches.set(torch, "as_tensor", functools.wraps(torch.as_tensor)(as_tensor))
+    patches.set(torch, "asarray", asarray)
+    patches.set(Tensor, "new_tensor", new_tensor)
+
+
+def _placed(mode: PretendMode, out: Any, data: Any, device: torch.device, op: str) -> Any:
+    """Put a tensor that was made from Python values where it was asked for."""
+    values = [each for each in tensors_in(data) if pretended_device(each) is not None]
+    if values:
+        mode.waited(op, Wait(READS_VALUE, len(values)))
+    if device.type == "cuda":
+        put(out, device)
+        mode.on_device = True
+        if out.numel() and not isinstance(data, Tensor):
+            mode.waited(op, Wait(FROM_HOST))
+            size = out.numel() * out.element_size()
+            mode.sink.copied(op, Copied(True, False, False, size))
+    return out
+
+
+def _asarray_for(mode: PretendMode) -> Any:
     real_asarray: Any = torch.asarray
 
+    @functools.wraps(real_asarray)
     def asarray(
         obj: Any, *, dtype: Any = None, device: Any = None, copy: Any = None, **rest: Any
     ) -> Any:
@@ -256,14 +269,9 @@ def _patch_makers(patches: Patches, mode: PretendMode) -> None:
             copy=True if on_gpu else copy,
             **rest,
         )
-        return place(out, obj, where, "torch.asarray")
+        return _placed(mode, out, obj, where, "torch.asarray")
 
-    for owner, name in _MAKERS:
-        patches.set(owner, name, _stating(getattr(owner, name), mode))
-    patches.set(torch, "tensor", functools.wraps(real_tensor)(tensor))
-    patches.set(torch, "as_tensor", functools.wraps(torch.as_tensor)(as_tensor))
-    patches.set(torch, "asarray", functools.wraps(real_asarray)(asarray))
-    patches.set(Tensor, "new_tensor", new_tensor)
+    return asarray
 
 
 def _stating(real: Any, mode: PretendMode) -> Any:

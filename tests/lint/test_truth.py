@@ -112,6 +112,7 @@ def test_operations_agree_with_the_gpu(under: Callable[[], AbstractContextManage
         ("torch.asarray([1, 2], device=dev)", 1),
         ("torch.asarray(h, device=dev)", 1),
         ("torch.asarray([one, one])", 2),
+        ("torch.as_tensor([one, one])", 2),
         ("torch.asarray(x)", 0),
         ("torch.asarray(h)", 0),
         ("x.share_memory_()", 0),
