@@ -6,6 +6,8 @@ about a percent at best.
 
 from __future__ import annotations
 
+import math
+
 UNKNOWN = "unknown"
 
 _TIME_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
@@ -60,6 +62,28 @@ def count(value: float | None) -> str:
     if value == int(value):
         return f"{int(value):,}"
     return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def counted(value: float | None, one: str, many: str = "") -> str:
+    """Write a count with its noun: ``1 kernel``, ``2,508 kernels``, ``unknown kernels``.
+
+    Args:
+        value: the count, which may be a mean per step.
+        one: what one of them is called; a verb may follow it.
+        many: what several are called; empty: `one` and an "s".
+    """
+    number = count(value)
+    return f"{number} {one if number == '1' else many or f'{one}s'}"
+
+
+def at_least(value: float) -> str:
+    """Write a share (0 to 1) that is a lower bound, which no rounding may raise."""
+    percent = round(100 * value, 9)
+    # As many digits as `share` shows; a tiny bound keeps the first of its own.
+    digits = 1 if 0 < percent < 10 or 99.5 <= percent < 100 else 0
+    if 0 < percent < 0.1:
+        digits = -math.floor(math.log10(percent))
+    return f"at least {math.floor(percent * 10**digits) / 10**digits:.{digits}f} %"
 
 
 def share(value: float | None) -> str:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from decodeprof import units
+
 UNPROFILED, SYNC_DEBUG, GPU_TRACE = "unprofiled", "sync_debug", "gpu_trace"
 TORCH, NSYS = "torch", "nsys"
 SOURCES = (UNPROFILED, SYNC_DEBUG, GPU_TRACE, TORCH, NSYS)
@@ -132,10 +134,12 @@ def _explained_by_start(quantity: str, torch: Witness, nsys: Witness) -> str | N
         return None
     fewer = torch if a < b else nsys
     if 0 < abs(a - b) * max(fewer.steps, 1) <= fewer.unlinked:
-        return (
-            f"{fewer.unlinked:,} device activities in the {_NAMES[fewer.source]} trace have no "
-            "launch (made before it started), so they belong to no step"
+        inside = f"in the {_NAMES[fewer.source]} trace"
+        found = units.counted(
+            fewer.unlinked, f"device activity {inside} has", f"device activities {inside} have"
         )
+        belong = "it belongs" if fewer.unlinked == 1 else "they belong"
+        return f"{found} no launch (made before it started), so {belong} to no step"
     return None
 
 

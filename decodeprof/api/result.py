@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from decodeprof import units
 from decodeprof.diagnosis.evidence import Evidence
 from decodeprof.diagnosis.pipeline import Analyzed
-from decodeprof.diagnosis.telling import plural
 from decodeprof.errors import DecodeprofError, UsageError
 from decodeprof.export.tables import Tables, idle_of, tables_of
 from decodeprof.model.diagnosis import Diagnosis
@@ -119,7 +119,7 @@ class Result(Diagnosis, frozen=True, kw_only=True, dict=True):
 
     def __repr__(self) -> str:
         """The verdict, and how much more there is."""
-        found = plural(len(self.findings), "finding")
+        found = units.counted(len(self.findings), "finding")
         return f"<{self.source.name}: {self.verdict.sentence} {found}>"
 
     def _repr_html_(self) -> str:

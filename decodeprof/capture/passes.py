@@ -6,7 +6,7 @@ import getpass
 import socket
 from typing import Any
 
-from decodeprof import mark
+from decodeprof import mark, units
 from decodeprof.capture import ceilings as ceilings_of
 from decodeprof.capture.calibration import UNSTEADY_NS, GapProbe, calibrate, with_samples
 from decodeprof.capture.profiler import Session as ProfileSession
@@ -124,7 +124,8 @@ def profile(session: Session) -> PassReport:
     boundaries = max(0, profiled.boundaries - 1)
     reason = completeness(counts, on_device=session.on_device)
     if profiled.stopped_early or override is not None:
-        reason = "; ".join(filter(None, [f"the first {boundaries} decode steps", reason]))
+        first = "decode step" if boundaries == 1 else f"{boundaries} decode steps"
+        reason = "; ".join(filter(None, [f"the first {first}", reason]))
     incomplete = session.on_device and not counts.kernels
     status = "partial" if incomplete else "done"
     session.no_gpu_activity = session.on_device and not (counts.kernels or counts.launches)
@@ -197,8 +198,8 @@ def completeness(counts: EventCounts, *, on_device: bool) -> str:
         return ""
     if counts.launches:
         return (
-            f"{counts.launches:,} launches but no kernels: the profiler's GPU library (CUPTI) "
-            "did not deliver; `decodeprof doctor` says more"
+            f"{units.counted(counts.launches, 'launch', 'launches')} but no kernels: the "
+            "profiler's GPU library (CUPTI) did not deliver; `decodeprof doctor` says more"
         )
     return "no GPU activity: this process launched nothing while the target ran"
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from decodeprof import units
 from decodeprof.capture import measure, passes, warmup
 from decodeprof.capture.load import UserCodeFailed
 from decodeprof.capture.record_ops import operations_pass
@@ -64,7 +65,10 @@ def _optional(session: Session, name: str, run: Pass) -> None:
         if isinstance(failed.error, KeyboardInterrupt):
             _report(session, report, begin)
             raise
-        session.caveat(f"the target failed in the {name} pass, after {session.calls - 1} calls")
+        session.caveat(
+            f"the target failed in the {name} pass, after "
+            f"{units.counted(session.calls - 1, 'call')}"
+        )
     except RuntimeError as error:  # A CUDA error, or one of the profiler's own.
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         report = PassReport(name=name, status="failed", reason=reason)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from decodeprof import units
 from decodeprof.capture import about
 from decodeprof.capture.arguments import fingerprint
 from decodeprof.capture.find_steps import StepFinder
@@ -104,7 +105,8 @@ def _describe(session: Session, called: Called, counted: Counted) -> None:
     session.change(target=info)
     if counted.seen is not None and counted.seen != counted.tokens:
         session.caveat(
-            f"--new-tokens says {counted.tokens}, but the call returned {counted.seen} new tokens"
+            f"--new-tokens says {counted.tokens}, but the call returned "
+            f"{units.counted(counted.seen, 'new token')}"
         )
     if counted.source == YIELDED_LISTS:
         session.caveat(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from decodeprof import units
 from decodeprof.cli.options import (
     FiniteRange,
     Output,
@@ -218,7 +219,7 @@ def _write(diagnosis: Diagnosis, path: Path) -> None:
         error.hint = "name another file with `--write-baseline`"
         raise
     sites = len(baseline.syncs)
-    say(f"wrote {sites} blocking call {'site' if sites == 1 else 'sites'} to {path}")
+    say(f"wrote {units.counted(sites, 'blocking call site')} to {path}")
 
 
 def _show(checked: Checked, output: Output, *, form: str, source_root: Path) -> None:

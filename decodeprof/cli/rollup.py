@@ -6,6 +6,7 @@ import time
 
 import click
 
+from decodeprof import units
 from decodeprof.cli.options import Output, PlainOption, debug_option, output_options, say
 from decodeprof.cli.show import show_view, write_data
 from decodeprof.errors import EXIT_COULD_NOT, UsageError
@@ -94,7 +95,7 @@ class _Said:
         if progress.done < progress.of and time.monotonic() - self._at < _SAID_EVERY_S:
             return
         self._at = time.monotonic()
-        say(f"{progress.done:,} of {progress.of:,} traces")
+        say(f"{progress.done:,} of {units.counted(progress.of, 'trace')}")
 
 
 def _show(summary: Summary, output: Output) -> None:

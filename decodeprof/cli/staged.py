@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from decodeprof import units
 from decodeprof.errors import DecodeprofError
 from decodeprof.model.diagnosis import Diagnosis
 from decodeprof.reference.lessons import LESSONS
@@ -121,7 +122,8 @@ def _recorded_row(
 
 
 def _why_no_finding(diagnosis: Diagnosis) -> str:
-    return f"{len(diagnosis.cleared)} rules are clear, {len(diagnosis.skipped)} could not tell"
+    clear = units.counted(len(diagnosis.cleared), "rule is", "rules are")
+    return f"{clear} clear, {len(diagnosis.skipped)} could not tell"
 
 
 def measured_stages(

@@ -86,7 +86,7 @@ def _syncs(diagnosis: Diagnosis, limit: float) -> GateResult:
         blank,
         answer="failed" if failed else "held",
         found=found,
-        text=f"{_counted(found, 'blocking call', 'blocking calls')} a step{over}",
+        text=f"{units.counted(found, 'blocking call')} a step{over}",
         sites=sites if failed else [],
     )
 
@@ -108,8 +108,9 @@ def _launches(diagnosis: Diagnosis, limit: float) -> GateResult:
         return _unknown(blank, why or ("launches were not counted", _PROFILE))
     found = step.launches + step.graph_launches
     text = (
-        f"{_counted(step.launches, 'kernel launch', 'kernel launches')} and "
-        f"{_counted(step.graph_launches, 'graph launch', 'graph launches')} a step{_over(step)}"
+        f"{units.counted(step.launches, 'kernel launch', 'kernel launches')} and "
+        f"{units.counted(step.graph_launches, 'graph launch', 'graph launches')} a step"
+        f"{_over(step)}"
     )
     return msgspec.structs.replace(blank, answer=_at_most(found, limit), found=found, text=text)
 
@@ -119,7 +120,7 @@ def _kernels(diagnosis: Diagnosis, limit: float) -> GateResult:
     why, step = _unable(diagnosis, "device"), diagnosis.step
     if why is not None or step is None or step.kernels is None:
         return _unknown(blank, why or ("kernels were not counted", _PROFILE))
-    text = f"{_counted(step.kernels, 'kernel', 'kernels')} a step{_over(step)}"
+    text = f"{units.counted(step.kernels, 'kernel')} a step{_over(step)}"
     return msgspec.structs.replace(
         blank, answer=_at_most(step.kernels, limit), found=step.kernels, text=text
     )
@@ -162,9 +163,9 @@ def _new_syncs(diagnosis: Diagnosis, baseline: Baseline) -> GateResult:
         return _unknown(blank, why)
     new = new_sites(diagnosis, baseline)
     without_line = sum(1 for s in diagnosis.syncs if comparable(s) and s.file is None)
-    text = _counted(len(new), "new blocking call site", "new blocking call sites")
+    text = units.counted(len(new), "new blocking call site")
     if without_line:
-        told = _counted(without_line, "call has", "calls have")
+        told = units.counted(without_line, "call has", "calls have")
         text += f"; {told} no recorded source line and went by op and number"
     answer = "failed" if new else "held"
     return msgspec.structs.replace(
@@ -176,10 +177,6 @@ def _at_most(found: float, limit: float) -> Answer:
     return "held" if found <= limit else "failed"
 
 
-def _counted(value: float, one: str, many: str) -> str:
-    return f"{units.count(value)} {one if value == 1 else many}"
-
-
 def _over(step: StepFigures) -> str:
-    steps = _counted(step.n, "step", "steps")
+    steps = units.counted(step.n, "step")
     return f", over {steps}" if step.steady else f", over {steps} not known to be steady"

@@ -200,8 +200,9 @@ def caveats_of(evidence: Evidence, *, dilation: float | None) -> list[str]:
         early = int((latencies(trace, evidence.launches) < 0).sum())
         if early:
             texts.append(
-                f"{early:,} activities start before their launch: the host's and the device's "
-                "clocks disagree."
+                f"{units.counted(early, 'activity starts', 'activities start')} before "
+                f"{'its' if early == 1 else 'their'} launch: the host's and the "
+                "device's clocks disagree."
             )
     if evidence.floors is not None and "typical" in evidence.floors.source.values():
         kinds = sorted(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from decodeprof import units
 from decodeprof.analysis.replay.program import Program
 from decodeprof.analysis.replay.what_if import events_of_sites
 from decodeprof.diagnosis.evidence import Evidence
@@ -31,8 +32,8 @@ def _measured(check: GraphCheck) -> WhatIf | None:
         step_ns=Range(low=after.p10_ns, expected=after.median_ns, high=after.p90_ns),
         in_profiled_time=False,
         assumes=(
-            f"`{check.step}` was captured and replayed in the loop, {after.n} steps; the loop's "
-            "other code is as it was."
+            f"`{check.step}` was captured and replayed in the loop, "
+            f"{units.counted(after.n, 'step')}; the loop's other code is as it was."
         ),
         measured=True,
     )

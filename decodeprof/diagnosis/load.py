@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from decodeprof import units
 from decodeprof.errors import InputError, UsageError
 from decodeprof.ingest.read import is_nsys, read_nsys, read_trace
 from decodeprof.model.calls import LAUNCHING, CallKind
@@ -194,7 +195,7 @@ def _must_hold_gpu_activity(trace: Trace, name: str) -> None:
             f"`{name}` holds launches but no kernels",
             why="\n".join(
                 [
-                    f"{launches:,} launch calls, and {seen}: the profiler got "
+                    f"{units.counted(launches, 'launch call')}, and {seen}: the profiler got "
                     f"{'nothing' if not len(table) else 'no kernels'} from the driver (CUPTI)",
                     *trace.caveats,
                 ]
@@ -217,7 +218,8 @@ def _must_hold_gpu_activity(trace: Trace, name: str) -> None:
     events = len(trace.ops) + len(calls) + len(trace.annotations) + len(trace.frames)
     raise InputError(
         f"`{name}` holds no GPU activity",
-        why=f"0 of {events:,} events are kernels; the profiler ran with CPU activity only",
+        why=f"0 of {units.counted(events, 'event')} are kernels; the profiler ran with CPU "
+        "activity only",
         hint="record with `decodeprof diagnose my_script.py:generate`, or add "
         "ProfilerActivity.CUDA to the profiler's activities",
     )

@@ -171,5 +171,6 @@ def _launching(figures: PhaseFigures) -> str:
     """What the host does for a step; a graph's kernels are launched by the graph."""
     graphs = figures.per_step["graph_launches"]
     if graphs:
-        return f"make {units.count(figures.per_step['launches'] + graphs)} launches"
-    return f"launch {units.count(figures.per_step['kernels'])} kernels"
+        launches = figures.per_step["launches"] + graphs
+        return f"make {units.counted(launches, 'launch', 'launches')}"
+    return f"launch {units.counted(figures.per_step['kernels'], 'kernel')}"

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from decodeprof import units
 from decodeprof.analysis.collectives import (
     BusyParts,
     RankActivity,
@@ -74,7 +75,7 @@ def analyze_ranks(
     if not read:
         kind = UsageError if missing == len(failed) else InputError
         raise kind(
-            f"none of the {len(paths)} traces could be analysed",
+            f"of {units.counted(len(paths), 'trace')} none could be analysed",
             why="\n".join(f"{f.what}: {f.why}" if f.why else f.what for f in failed),
             hint="`decodeprof analyze FILE` says more of each",
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from decodeprof import units
 from decodeprof.analysis.replay.what_if import Outcome
 from decodeprof.diagnosis.judging import Case, severity
 from decodeprof.model.diagnosis import (
@@ -116,8 +115,3 @@ def uses_transformers(case: Case) -> bool:
 def decode_sites(case: Case) -> list[SyncSite]:
     """Blocking sites of decode steps, in the order of the evidence's."""
     return [site for site in case.diagnosis.syncs if site.phase == "decode"]
-
-
-def plural(count: float, noun: str) -> str:
-    """A count with its noun."""
-    return f"{units.count(count)} {noun}" + ("" if count == 1 else "s")

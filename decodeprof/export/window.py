@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from decodeprof import units
 from decodeprof.analysis.steps.found import Steps
 from decodeprof.diagnosis.evidence import Evidence
 from decodeprof.errors import DecodeprofError, UsageError
@@ -89,7 +90,7 @@ def _chosen(steps: Steps, asked: tuple[int | None, int | None], *, name: str) ->
     chosen = range(steps.count)[slice(*asked)]
     if not len(chosen):
         have = (
-            f"it has {steps.count} steps: 0 to {steps.count - 1}"
+            f"it has {units.counted(steps.count, 'step')}: 0 to {steps.count - 1}"
             if steps.count
             else "no steps were found in it"
         )

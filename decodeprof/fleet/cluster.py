@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from decodeprof import __version__
+from decodeprof import __version__, units
 from decodeprof.errors import DecodeprofError
 from decodeprof.fleet.work import installed_version
 
@@ -93,7 +93,7 @@ def _check_workers(client: Client, scheduler: str) -> None:
     if wrong:
         worker, said = next(iter(wrong.items()))
         raise DecodeprofError(
-            f"{len(wrong)} of {len(found)} Dask workers cannot do it",
+            f"{len(wrong)} of {units.counted(len(found), 'Dask worker')} cannot do it",
             why=f"{worker} has {said if isinstance(said, str) else repr(said)}; "
             f"here is decodeprof {__version__}",
             hint="install the same decodeprof[fleet] there",

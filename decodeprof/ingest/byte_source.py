@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from decodeprof import units
 from decodeprof.errors import InputError
 
 try:  # Several times as fast as zlib; the extra `fast` installs it.
@@ -187,7 +188,7 @@ class GzipSource:
             if total > max(BOMB_FLOOR_BYTES, BOMB_RATIO * self._size_bytes):
                 raise InputError(
                     "the file unpacks to more than a trace can",
-                    why=f"{self._size_bytes:,} packed bytes gave over {total:,}; "
+                    why=f"{units.counted(self._size_bytes, 'packed byte')} gave over {total:,}; "
                     f"at most {BOMB_RATIO} times the size is read",
                 )
             if piece and total > skip:

@@ -116,7 +116,8 @@ def parse_source(
         raise InputError(
             f"`{name}` holds no events of torch.profiler",
             why=source.damage
-            or f"none of its {rows.events:,} entries is an op, a call or a device activity",
+            or f"it has {units.counted(rows.events, 'entry', 'entries')}, and none is an op, a "
+            "call or a device activity",
             hint="record one with `decodeprof diagnose my_script.py:generate`",
         )
     return _assemble(rows, around, name=name, damage=source.damage)
@@ -185,13 +186,19 @@ def _caveats(rows: Rows, around: Surroundings, trace: Trace, damage: str) -> tup
         last = max([*ends, span[1] if span else 0])
         share = losses.lost_bytes / max(around.total_bytes, losses.lost_bytes)
         texts.append(
-            f"{losses.lost_bytes:,} bytes in {losses.lost_places:,} places of the file could not "
-            f"be read: by their size, events of about {units.time(round(last * share))}"
+            f"{units.counted(losses.lost_bytes, 'byte')} in "
+            f"{units.counted(losses.lost_places, 'place')} of the file could not be read: "
+            f"by their size, events of about {units.time(round(last * share))}"
         )
     if around.tail_lost_bytes:
-        texts.append(f"{around.tail_lost_bytes:,} bytes after the list of events could not be read")
+        lost = units.counted(around.tail_lost_bytes, "byte")
+        texts.append(f"{lost} after the list of events could not be read")
     dropped = rows.dropped + losses.dropped
-    texts += [f"{n:,} events {why} were left out" for why, n in sorted(dropped.items()) if n]
+    texts += [
+        units.counted(n, f"event {why} was", f"events {why} were") + " left out"
+        for why, n in sorted(dropped.items())
+        if n
+    ]
     return tuple(texts)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from decodeprof import mark
+from decodeprof import mark, units
 from decodeprof.capture.arguments import fingerprint
 from decodeprof.capture.channel import Channel
 from decodeprof.capture.find_steps import StepFinder
@@ -208,7 +208,8 @@ class Judging:
         caveats += list(self._refused)[:_SHOWN_REFUSED]
         if len(self._refused) > _SHOWN_REFUSED:
             caveats.append(
-                f"{len(self._refused) - _SHOWN_REFUSED} more operations would be refused likewise"
+                units.counted(len(self._refused) - _SHOWN_REFUSED, "more operation")
+                + " would be refused likewise"
             )
         return LintRun(
             target=self._spec.short,

@@ -16,7 +16,6 @@ from decodeprof.report.blocks import (
     line,
 )
 from decodeprof.report.captured import ran_without_gpu
-from decodeprof.report.names import counted
 
 _CPU_CAN = (
     "This run had no GPU. It can tell: whether the loop runs, its prefill and decode steps, and "
@@ -113,13 +112,13 @@ def _count_facts(diagnosis: Diagnosis) -> list[Fact]:
     captured = diagnosis.source.captured
     if "device" not in captured:
         return []
-    text = counted(counts.kernels, "kernel", "kernels")
+    text = units.counted(counts.kernels, "kernel")
     if "calls" in captured:
         syncs = sum(counts.sync_calls.values())
         text += (
-            f", {counted(counts.launches, 'kernel launch', 'kernel launches')}, "
-            f"{counted(counts.graph_launches, 'graph launch', 'graph launches')}, "
-            f"{counted(syncs, 'synchronize call', 'synchronize calls')}"
+            f", {units.counted(counts.launches, 'kernel launch', 'kernel launches')}, "
+            f"{units.counted(counts.graph_launches, 'graph launch', 'graph launches')}, "
+            f"{units.counted(syncs, 'synchronize call')}"
         )
     else:
         text += "; API calls unknown, not captured"

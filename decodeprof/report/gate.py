@@ -22,7 +22,7 @@ from decodeprof.report.blocks import (
     View,
     line,
 )
-from decodeprof.report.names import cleaned, counted, place
+from decodeprof.report.names import cleaned, place
 
 _ANSWERS: dict[str, tuple[str, Style]] = {
     "held": ("✓ held", "good"),
@@ -88,7 +88,7 @@ def _site(site: SyncSite) -> tuple[Block, ...]:
 
 def _how(site: SyncSite) -> str:
     per = "prefill" if site.phase == "prefill" else "decode step"
-    calls = f"{counted(site.calls_per_step, 'call', 'calls')} a {per}"
+    calls = f"{units.counted(site.calls_per_step, 'call')} a {per}"
     return ", ".join(part for part in (calls, site.op, site.api) if part)
 
 

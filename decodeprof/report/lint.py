@@ -74,15 +74,14 @@ def _stopped(report: LintReport) -> tuple[Block, ...]:
 
 
 def _waits(number: float) -> str:
-    return f"{units.count(round(number, 2))} wait{'' if number == 1 else 's'} for the device"
+    return f"{units.counted(round(number, 2), 'wait')} for the device"
 
 
 def _graph(report: LintReport) -> str:
     hazards = report.hazards
     if report.replays_per_step:
-        replays = units.count(round(report.replays_per_step, 2))
-        graphs = "CUDA graph" if report.replays_per_step == 1 else "CUDA graphs"
-        return f"a step replays {replays} {graphs} already"
+        graphs = units.counted(round(report.replays_per_step, 2), "CUDA graph")
+        return f"a step replays {graphs} already"
     if hazards is None:
         return "whether a CUDA graph fits the step is unknown"
     if not hazards:
@@ -94,7 +93,7 @@ def _graph(report: LintReport) -> str:
     ):
         number = sum(hazard.severity == severity for hazard in hazards)
         if number:
-            counts.append(f"{number} line{'' if number == 1 else 's'} {words}")
+            counts.append(f"{units.counted(number, 'line')} {words}")
     if not counts:
         return "a CUDA graph of the step is possible, under conditions that are listed"
     return ", ".join(counts)
@@ -223,7 +222,8 @@ def _by_kind(hazards: list[Hazard]) -> dict[tuple[str, str], list[Hazard]]:
 def _hazard(hazard: Hazard) -> tuple[Leaf, ...]:
     place = hazard.place
     inside = f" in the {hazard.inside}" if hazard.inside else ""
-    more = f" (and {hazard.count - 1} more operations here)" if hazard.count > 1 else ""
+    others = units.counted(hazard.count - 1, "more operation")
+    more = f" (and {others} here)" if hazard.count > 1 else ""
     told = [
         Span(f"{place.file}:{place.line}", "place"),
         Span(f"{inside}: {hazard.summary}{more}"),

@@ -6,8 +6,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from decodeprof import units
-
 LONGEST = 400
 """Characters of one text that a report shows: no real source line or kernel name needs more, and
 ten thousand would bury the rest."""
@@ -176,11 +174,6 @@ def _telling_part(arguments: str) -> str:
         if told:
             return next(part for part in told.groupdict().values() if part)
     return ""
-
-
-def counted(value: float | None, one: str, many: str) -> str:
-    """A count and its noun: ``1 kernel``, ``2,508 kernels``, ``unknown kernels``."""
-    return f"{units.count(value)} {one if value == 1 else many}"
 
 
 def place(file: str | None, line_number: int | None) -> str:

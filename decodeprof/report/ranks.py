@@ -40,7 +40,7 @@ def ranks_view(report: RankReport) -> View:
     count = len(report.ranks)
     title = (
         Span("decodeprof  ", "muted"),
-        Span(f"{count} rank" + ("" if count == 1 else "s")),
+        Span(units.counted(count, "rank")),
         Span(f"  of {report.world_size}" if report.world_size else "", "muted"),
     )
     sections = (

@@ -22,7 +22,7 @@ def rollup_view(summary: Summary) -> View:
     title = line(Span("decodeprof rollup  ", "muted"), summary.out)
     new = summary.ok + summary.bad + summary.failed
     headline = (
-        f"{units.count(new)} of {units.count(summary.found)} traces are new: "
+        f"{units.count(new)} of {units.counted(summary.found, 'trace is', 'traces are')} new: "
         f"{units.count(summary.ok)} analysed, {units.count(summary.bad)} bad, "
         f"{units.count(summary.failed)} failed."
     )

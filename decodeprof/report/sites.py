@@ -17,7 +17,7 @@ from decodeprof.report.blocks import (
     Table,
     line,
 )
-from decodeprof.report.names import counted, place, short_kernel_name, told_apart
+from decodeprof.report.names import place, short_kernel_name, told_apart
 
 MOST_SITES = 12
 """Sites shown; a loop with more is named by its worst, and the JSON has them all."""
@@ -60,7 +60,7 @@ def _sites_blocks(
         return (_no_sites(diagnosis, phase),)
     rows = tuple(_site_row(number, site) for number, site in enumerate(sites[:MOST_SITES], 1))
     left = len(sites) - len(rows)
-    more = "" if left <= 0 else f"{units.count(left)} more sites: see the JSON"
+    more = "" if left <= 0 else f"{units.counted(left, 'more site')}: see the JSON"
     table = Table(_SYNC_COLUMNS, rows, more)
     per = "step" if phase == "decode" else "prefill"
     legend = (
@@ -89,7 +89,7 @@ def _no_sites(diagnosis: Diagnosis, phase: Literal["decode", "prefill"]) -> Note
 
 
 def _uncalled(figures: StepFigures) -> str:
-    calls = counted(figures.syncs, "blocking call", "blocking calls")
+    calls = units.counted(figures.syncs, "blocking call")
     return f"{calls} a step; where they are made is unknown"
 
 
@@ -209,7 +209,7 @@ def kernel_table(rows: list[KernelRow], *, first: str, most: int, total_ns: int)
             _kernel_row(row, name, total_ns=total_ns, rates=rates)
             for row, name in zip(shown, names, strict=True)
         ),
-        "" if left <= 0 else f"{units.count(left)} more names: see the JSON",
+        "" if left <= 0 else f"{units.counted(left, 'more name')}: see the JSON",
     )
 
 

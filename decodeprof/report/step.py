@@ -31,7 +31,6 @@ from decodeprof.report.blocks import (
     line,
 )
 from decodeprof.report.captured import ran_without_gpu
-from decodeprof.report.names import counted
 
 BUSY_KEY = "█"
 _BUSY_MEANING = "the device runs kernels, copies or sets"
@@ -70,9 +69,9 @@ def step_section(diagnosis: Diagnosis) -> Section:
 def _no_steps(diagnosis: Diagnosis) -> Note:
     steps = diagnosis.steps
     if steps.period_activities is not None:
-        period = units.count(steps.period_activities)
+        period = units.counted(steps.period_activities, "activity", "activities")
         times = units.count(steps.period_count)
-        text = f"a period of {period} activities × {times}, which is not known to be a step"
+        text = f"a period of {period} × {times}, which is not known to be a step"
     else:
         text = "no decode step was found, so nothing can be said per step"
     return Note("unknown", line(text))
@@ -142,7 +141,7 @@ def _generation_facts(diagnosis: Diagnosis) -> list[Fact]:
         if generation.batch is not None:
             told += f", batch {units.count(generation.batch)}"
         if generation.tokens_per_step != 1:
-            told += f", {generation.tokens_per_step:.3g} tokens a step on average"
+            told += f", {units.counted(generation.tokens_per_step, 'token')} a step on average"
         rows.append(
             Fact("throughput", line(f"{_rate(generation.tokens_per_s)} tokens/s"), line(told))
         )
@@ -174,9 +173,9 @@ def _work_facts(diagnosis: Diagnosis, figures: StepFigures, *, per: str) -> list
     calls = "API calls unknown"
     if "calls" in diagnosis.source.captured:
         calls = (
-            f"{counted(figures.launches, 'kernel launch', 'kernel launches')}, "
-            f"{counted(figures.graph_launches, 'graph launch', 'graph launches')}, "
-            f"{counted(figures.syncs, 'blocking call', 'blocking calls')}"
+            f"{units.counted(figures.launches, 'kernel launch', 'kernel launches')}, "
+            f"{units.counted(figures.graph_launches, 'graph launch', 'graph launches')}, "
+            f"{units.counted(figures.syncs, 'blocking call')}"
         )
     rows = [Fact("kernels", line(units.count(figures.kernels)), line(f"per {per}; {calls}"))]
     if figures.launch_latency_ns is not None:

@@ -12,7 +12,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from decodeprof import mark
+from decodeprof import mark, units
 from decodeprof.analysis.nesting import nest
 from decodeprof.errors import DecodeprofError
 from decodeprof.ingest.read import read_trace
@@ -138,7 +138,7 @@ def counted(trace: Trace, *, step: Step) -> list[tuple[str, Launches]]:
     if not wanted or wanted[-1] >= len(starts):
         raise CouldNotCount(
             "launches of a step could not be counted" if step == "each" else f"no step {step}",
-            why=f"{len(starts)} decode steps are marked inside",
+            why=f"{units.counted(len(starts), 'decode step is', 'decode steps are')} marked inside",
             hint="mark each step of the loop: `with decodeprof.step(): ...`",
         )
     return [(f" in decode step {i}", _within(trace, starts[i], ends[i])) for i in wanted]
@@ -167,8 +167,9 @@ def _within(trace: Trace, start_ns: np.int64, end_ns: np.int64) -> Launches:
 
 def _told(what: str, launches: Launches, *, limit: int) -> str:
     kinds = (
-        f"{launches.kernels:,} kernel {'launch' if launches.kernels == 1 else 'launches'}",
-        f"{launches.graphs:,} graph {'launch' if launches.graphs == 1 else 'launches'}",
+        units.counted(launches.kernels, "kernel launch", "kernel launches"),
+        units.counted(launches.graphs, "graph launch", "graph launches"),
     )
-    text = [f"{launches.total:,} launches{what}, {limit:,} allowed: {' and '.join(kinds)}"]
+    total = units.counted(launches.total, "launch", "launches")
+    text = [f"{total}{what}, {limit:,} allowed: {' and '.join(kinds)}"]
     return "\n".join([*text, *(f"  {n:,} by {op}" for op, n in launches.ops)])

@@ -107,9 +107,9 @@ def test_bad_files_are_named_and_the_others_go_on(tmp_path: Path) -> None:
         str(tmp_path / "nowhere.json"),
     ]
     assert all(failed.what for failed in report.failed)
-    with pytest.raises(InputError, match="none of the 2 traces"):
+    with pytest.raises(InputError, match="of 2 traces none could"):
         analyze_ranks([tmp_path / "notes.json", tmp_path / "nowhere.json"])
-    with pytest.raises(UsageError, match="none of the 1 traces"):
+    with pytest.raises(UsageError, match="of 1 trace none could"):
         analyze_ranks([tmp_path / "nowhere.json"])
 
 

@@ -106,7 +106,7 @@ def test_negative_and_missing_durations_are_left_out_and_said() -> None:
     trace = read(kernel(0, 2), kernel(3, -1), kernel(5, _NO), kernel(7, None), kernel(9, "NaN"))
     assert trace.device.end_ns.tolist() == [2_000]
     assert trace.caveats == (
-        "1 events with a negative duration were left out",
+        "1 event with a negative duration was left out",
         "3 events without a duration were left out",
     )
 
@@ -120,7 +120,7 @@ def test_a_host_event_without_a_duration_is_kept_as_a_moment() -> None:
 def test_an_event_without_a_time_is_left_out_and_said(ts: Any) -> None:
     trace = read(kernel(1), kernel(ts))
     assert len(trace.device) == 1
-    assert trace.caveats == ("1 events without a time were left out",)
+    assert trace.caveats == ("1 event without a time was left out",)
 
 
 @pytest.mark.parametrize(

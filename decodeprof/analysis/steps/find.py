@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 
+from decodeprof import units
 from decodeprof.analysis.intervals import union
 from decodeprof.analysis.launches import kernel_launches
 from decodeprof.analysis.steps import forwards, graphs, marks, sequence
@@ -59,8 +60,9 @@ def _none(trace: Trace) -> Steps:
         text = "none of the rules for finding steps holds"
         if period is not None:
             text = (
-                f"none: a period of {period.activities:,} activities × {period.count:,} repeats, "
-                "but nothing in it shows a step (no embedding, sampling op or blocking call)"
+                f"none: a period of {units.counted(period.activities, 'activity', 'activities')} × "
+                f"{period.count:,} repeats, but nothing in it shows a step (no embedding, sampling "
+                "op or blocking call)"
             )
     return Steps(
         method="none",
@@ -308,4 +310,4 @@ def _left_out(
 
 
 def _activities(n: int) -> str:
-    return f"{n:,} device activit{'y' if n == 1 else 'ies'}"
+    return units.counted(n, "device activity", "device activities")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from decodeprof import units
 from decodeprof.analysis.steps.cuts import Context, Cut, Cuts, host_end, is_training
 from decodeprof.analysis.steps.queries import QueryLengths
 from decodeprof.model.calls import CallKind
@@ -57,7 +58,8 @@ def find(trace: Trace, context: Context) -> Cuts | None:
         cuts.insert(0, prefill)
     return Cuts(
         method="graph",
-        text=f"{len(chosen)} launches of the same graph of {usual:,} activities",
+        text=f"{units.counted(len(chosen), 'launch', 'launches')} of the same graph of "
+        f"{units.counted(usual, 'activity', 'activities')}",
         cuts=tuple(cuts),
         end_ns=host_end(trace),
     )

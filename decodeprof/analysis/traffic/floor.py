@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from decodeprof import units
 from decodeprof.analysis.steps.found import Steps
 from decodeprof.analysis.traffic import products
 from decodeprof.analysis.traffic.columns import KernelTraffic, OpUse
@@ -83,7 +84,9 @@ def step_floor(
     unsized = _unsized(trace, traffic, rows)
     weights, source = _weights(uses, model=model, complete=not unsized["matrix"])
     if weights is None:
-        kernels = f"{unsized['matrix']:,} matrix kernels have no shapes"
+        kernels = units.counted(
+            unsized["matrix"], "matrix kernel has no shapes", "matrix kernels have no shapes"
+        )
         notes.append(f"the weights: {kernels}, and no recording gives the parameters' size")
     embedding = sum(
         int(traffic.read_bytes[row])
@@ -192,7 +195,8 @@ def _cache(uses: list[OpUse], *, context: int | None, unsized: int) -> _Cache:
     attentions = _attentions(uses)
     if not attentions or unsized:
         if unsized:
-            why = f"the KV cache: {unsized:,} attention kernels have no shapes"
+            kernels = units.counted(unsized, "attention kernel has", "attention kernels have")
+            why = f"the KV cache: {kernels} no shapes"
         elif any(use.name in ("aten::bmm", "aten::baddbmm") for use in uses):
             why = "the KV cache: attention is written as plain matrix products"
         else:

@@ -10,6 +10,7 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
+from decodeprof import units
 from decodeprof.capture.channel import Channel
 from decodeprof.capture.choose import choose
 from decodeprof.capture.graph_check.buckets import overrides
@@ -98,7 +99,8 @@ class Checking:
         self.note(step=stand.name, calls=calls)
         if calls < _FEWEST_CALLS:
             raise CannotCheck(
-                f"the step `{stand.name}` is called {calls} times in one call of the target",
+                f"the step `{stand.name}` is called {units.counted(calls, 'time')} in one call "
+                "of the target",
                 why=f"at least {_FEWEST_CALLS} are needed: two are compared, and a few are timed",
                 hint=_few_calls_hint(own) if calls else _NO_CALLS_HINT,
             )

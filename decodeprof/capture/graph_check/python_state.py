@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from decodeprof import units
 from decodeprof.model.graph_check import PythonChange
 
 _MOST_HOLDERS = 50_000
@@ -268,7 +269,7 @@ def _told(name: str, before: Any, after: Any) -> PythonChange | None:
         grows = after.numel() > before.numel()
         return PythonChange(name=name, text=text, kind="tensor", grows=grows)
     if isinstance(before, list) and isinstance(after, list):
-        text = f"{len(before)} → {len(after)} items"
+        text = f"{len(before)} → {units.counted(len(after), 'item')}"
         grows = len(after) > len(before)
         return PythonChange(name=name, text=text, kind="container", grows=grows)
     if isinstance(before, _PLAIN) and isinstance(after, _PLAIN):

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from decodeprof import units
 from decodeprof.cli.checks.check import Check
 
 TIMEOUT_S = 120.0
@@ -134,7 +135,10 @@ def _on_gpu(probed: Probed, key: str, name: str) -> Check:
 
 
 def _profiler(name: str, *, launches: int, kernels: int) -> Check:
-    detail = f"torch.profiler saw {kernels} kernels of {launches} launches"
+    detail = (
+        f"torch.profiler saw {units.counted(kernels, 'kernel')} of "
+        f"{units.counted(launches, 'launch', 'launches')}"
+    )
     if kernels == launches:
         return Check(name=name, answer="works", detail=detail)
     return Check(

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from decodeprof import units
 from decodeprof.diagnosis.charts.window import Window
 from decodeprof.diagnosis.evidence import Evidence
 from decodeprof.model.charts import Place
@@ -43,7 +44,7 @@ def _of_launches(evidence: Evidence, finding: Finding, window: Window) -> Place 
     if len(rows) < 2:
         return None
     table = evidence.trace.device
-    label = f"{len(rows)} activities, each launched by itself"
+    label = units.counted(len(rows), "activity", "activities") + ", each launched by itself"
     return _place(window, int(table.start_ns[rows[0]]), int(table.end_ns[rows[-1]]), label)
 
 
@@ -90,7 +91,7 @@ def _of_chain(evidence: Evidence, finding: Finding, window: Window) -> Place | N
         window,
         int(table.start_ns[rows[first]]),
         int(table.end_ns[rows[last - 1]]),
-        f"{last - first} small kernels in a row",
+        units.counted(last - first, "small kernel") + " in a row",
     )
 
 

@@ -90,6 +90,7 @@ def _bounded(
         end = int(table.end_ns[inside[:MOST_ACTIVITIES]].max())
         caption += (
             f"; only its first {units.time(end - start)} are drawn, which hold "
-            f"{units.count(MOST_ACTIVITIES)} of {units.count(len(inside))} device activities"
+            f"{units.count(MOST_ACTIVITIES)} of "
+            f"{units.counted(len(inside), 'device activity', 'device activities')}"
         )
     return Window(start_ns=start, end_ns=end, steps=steps, caption=caption, device=device)

@@ -74,14 +74,15 @@ def _is_fragmented(allocator: Allocator) -> bool:
 def _summary(seen: Allocations, allocator: Allocator | None, *, in_steps: bool, asked: bool) -> str:
     if in_steps:
         return (
-            f"{seen.steps_with} of {seen.steps} decode steps allocate or free device memory, "
-            f"{units.time(seen.call_ns / seen.steps_with)} each in profiled time."
+            f"{seen.steps_with} of {units.counted(seen.steps, 'decode step')} allocate or free "
+            f"device memory, {units.time(seen.call_ns / seen.steps_with)} each in profiled time."
         )
     assert allocator is not None
     if asked:
         return (
-            f"{telling.plural(allocator.device_allocs, 'allocation')} from the driver and "
-            f"{allocator.alloc_retries} retries in one unprofiled call, after its warm-up."
+            f"{units.counted(allocator.device_allocs, 'allocation')} from the driver and "
+            f"{units.counted(allocator.alloc_retries, 'retry', 'retries')} in one unprofiled call, "
+            "after its warm-up."
         )
     share = allocator.inactive_split_bytes / max(allocator.peak_reserved_bytes, 1)
     return (
@@ -94,15 +95,16 @@ def _in_steps(seen: Allocations) -> Evidence:
     calls = ", ".join(f"{n} × {name}" for name, n in seen.calls.items())
     by = f", by {', '.join(f'`{op}`' for op in seen.ops[:3])}" if seen.ops else ""
     return telling.measured(
-        f"{calls} in {seen.steps_with} of {seen.steps} decode steps{by}; {seen.steady_with} of "
-        "these steps are steady"
+        f"{calls} in {seen.steps_with} of {units.counted(seen.steps, 'decode step')}{by}; "
+        f"{seen.steady_with} of these steps {'is' if seen.steady_with == 1 else 'are'} steady"
     )
 
 
 def _figures(allocator: Allocator) -> Evidence:
     return telling.measured(
-        f"in one unprofiled call: {allocator.device_allocs} allocations, "
-        f"{allocator.device_frees} frees, {allocator.alloc_retries} retries; peak "
+        f"in one unprofiled call: {units.counted(allocator.device_allocs, 'allocation')}, "
+        f"{units.counted(allocator.device_frees, 'free')}, "
+        f"{units.counted(allocator.alloc_retries, 'retry', 'retries')}; peak "
         f"{units.bytes_(allocator.peak_allocated_bytes)} in use of "
         f"{units.bytes_(allocator.peak_reserved_bytes)} held; "
         f"{units.bytes_(allocator.inactive_split_bytes)} in leftover pieces"

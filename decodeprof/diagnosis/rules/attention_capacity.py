@@ -80,10 +80,10 @@ def _valid(case: Case, step: int) -> int | None:
 
 def _finding(case: Case, lengths: Lengths, valid: int) -> Finding:
     unused = (lengths.keys - valid) * lengths.bytes_per_key
+    ops = units.counted(lengths.layers, "attention op a step is", "attention ops a step are")
     evidence = [
         telling.measured(
-            f"{lengths.layers} attention ops a step are called with {units.count(lengths.keys)} "
-            "keys, the same in every step"
+            f"{ops} called with {units.counted(lengths.keys, 'key')}, the same in every step"
         ),
         telling.derived(
             f"{units.count(valid)} of them are valid in the step shown: the prompt and the steps "
@@ -102,7 +102,8 @@ def _finding(case: Case, lengths: Lengths, valid: int) -> Finding:
     return telling.finding(
         case,
         CODE,
-        f"Attention reads {units.count(lengths.keys)} keys where {units.count(valid)} are valid: "
+        f"Attention reads {units.counted(lengths.keys, 'key')} where "
+        f"{units.counted(valid, 'is', 'are')} valid: "
         f"{units.share(1 - valid / lengths.keys)} of what it reads of the cache is unused.",
         evidence=evidence,
         advice=[

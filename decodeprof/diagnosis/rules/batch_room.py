@@ -56,7 +56,11 @@ def judge(case: Case) -> Outcome:
         return Clear()
     batch = case.diagnosis.generation.batch if case.diagnosis.generation else None
     times = math.floor(ratio)
-    size = f"{times * batch} sequences instead of {batch}" if batch else f"{times} × the batch"
+    size = (
+        f"{units.counted(times * batch, 'sequence')} instead of {batch}"
+        if batch
+        else f"{times} × the batch"
+    )
     at = "at least " if case.diagnosis.verdict.bound_by in ("launch", "sync") else "up to about "
     found = telling.finding(
         case,

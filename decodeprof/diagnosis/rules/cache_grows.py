@@ -76,13 +76,19 @@ def _summary(grown: list[Growth]) -> str:
     cats = next((g for g in grown if g.op == _CAT), None)
     if cats is not None:
         moved = f", which moves {units.bytes_(cats.bytes_per_step)}" if cats.bytes_per_step else ""
-        return (
-            f"{cats.count} concatenations a step make tensors that grow by {cats.per_step} each "
-            f"time{moved}: there is no static cache, so no CUDA graph can hold the step."
+        grow = units.counted(
+            cats.count,
+            "concatenation a step makes a tensor that grows",
+            "concatenations a step make tensors that grow",
         )
+        return (
+            f"{grow} by {cats.per_step} each time{moved}: there is no static cache, so no CUDA "
+            "graph can hold the step."
+        )
+    ops = units.counted(sum(g.count for g in grown), "op a step is", "ops a step are")
     return (
-        f"{sum(g.count for g in grown)} ops a step are called with shapes that grow by "
-        f"{grown[0].per_step} each time, so no CUDA graph can hold the step."
+        f"{ops} called with shapes that grow by {grown[0].per_step} each time, so no CUDA graph "
+        "can hold the step."
     )
 
 

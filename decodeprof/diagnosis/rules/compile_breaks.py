@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from decodeprof import units
 from decodeprof.diagnosis import gates, telling
 from decodeprof.diagnosis.judging import Case, Clear, CouldNotTell, Found, Outcome
 from decodeprof.model.diagnosis import Evidence, Recommendation, Where
@@ -58,12 +59,12 @@ def judge(case: Case) -> Outcome:
         return Clear()
     parts = []
     if breaks:
-        parts.append(f"breaks its graph at {telling.plural(len(breaks), 'line')}")
+        parts.append(f"breaks its graph at {units.counted(len(breaks), 'line')}")
     if recompiles:
         functions = len({each.function for each in recompiles})
         parts.append(
-            f"compiles {telling.plural(functions, 'function')} again "
-            f"{telling.plural(len(recompiles), 'time')}"
+            f"compiles {units.counted(functions, 'function')} again "
+            f"{units.counted(len(recompiles), 'time')}"
         )
     told = [*breaks, *recompiles]
     found = telling.finding(

@@ -96,13 +96,18 @@ def _trace(case: Case) -> list[Evidence]:
     calls, bare = int(launched.sum()), int(without.sum())
     if bare > MISSING_SHARE * max(calls, 1):
         facts.append(
-            telling.measured(f"{bare:,} of {calls:,} launch calls have no device activity")
+            telling.measured(
+                f"{bare:,} of {units.counted(calls, 'launch call has', 'launch calls have')} no "
+                "device activity"
+            )
         )
     orphans = int((trace.device.call == NONE).sum())
     if orphans > MISSING_SHARE * max(len(trace.device), 1):
         facts.append(
             telling.measured(
-                f"{orphans:,} of {len(trace.device):,} device activities have no launch call"
+                f"{orphans:,} of "
+                + units.counted(len(trace.device), "device activity has", "device activities have")
+                + " no launch call"
             )
         )
     error = case.diagnosis.replay.error_share
@@ -123,12 +128,12 @@ def _steps(case: Case) -> list[Evidence]:
     facts = []
     if steps.unmeasured:
         facts.append(
-            telling.measured(f"{telling.plural(steps.unmeasured, 'step')} recorded only in part")
+            telling.measured(f"{units.counted(steps.unmeasured, 'step')} recorded only in part")
         )
     if steps.steady < FEWEST_STEADY:
         facts.append(
             telling.measured(
-                f"{steps.steady} of {telling.plural(steps.decode, 'decode step')} "
+                f"{steps.steady} of {units.counted(steps.decode, 'decode step')} "
                 f"{'is' if steps.steady == 1 else 'are'} steady"
             )
         )

@@ -22,6 +22,7 @@ When to ignore it:
 
 from __future__ import annotations
 
+from decodeprof import units
 from decodeprof.analysis.hazard_texts import TEXTS
 from decodeprof.analysis.hazards import graph_hazards
 from decodeprof.diagnosis import gates, telling
@@ -93,7 +94,7 @@ def _finding(case: Case, severity: str, hazards: list[Hazard]) -> Finding | None
     places = list(dict.fromkeys((each.file, each.line) for each in where))
     if not places:
         return None
-    summary = f"{telling.plural(len(places), 'line')} of the decode step {_SUMMARIES[severity]}."
+    summary = f"{units.counted(len(places), 'line')} of the decode step {_SUMMARIES[severity]}."
     return telling.finding(
         case,
         CODE,
@@ -113,7 +114,8 @@ def _finding(case: Case, severity: str, hazards: list[Hazard]) -> Finding | None
 
 
 def _told(hazard: Hazard) -> Evidence:
-    more = f" (and {hazard.count - 1} more operations there)" if hazard.count > 1 else ""
+    others = units.counted(hazard.count - 1, "more operation")
+    more = f" (and {others} there)" if hazard.count > 1 else ""
     inside = f", {_INSIDE[hazard.inside]}" if hazard.inside is not None else ""
     place = f"{hazard.place.file}:{hazard.place.line}{inside}"
     return telling.derived(f"{place}: {hazard.summary}{more}")

@@ -60,14 +60,14 @@ def judge(case: Case) -> Outcome:
         return Clear()
     launches = step.launches or 0
     summary = (
-        f"{units.count(launches)} launches make a step of "
+        f"{units.counted(launches, 'launch makes', 'launches make')} a step of "
         f"{units.time(outcomes.step_ns)}{telling.timed(case)}; as one CUDA graph it would take "
         f"{units.time(graph.step_ns.expected)}."
     )
     evidence = [
         telling.measured(
-            f"{units.count(launches)} kernel launches and no graph launch a step; the device works "
-            f"{units.time(step.busy_ns)} of it"
+            f"{units.counted(launches, 'kernel launch', 'kernel launches')} and no graph launch a "
+            f"step; the device works {units.time(step.busy_ns)} of it"
         ),
         telling.assumption(graph),
         *_compiled(case),
@@ -97,8 +97,8 @@ def _compiled(case: Case) -> list[Evidence]:
         return []
     return [
         telling.measured(
-            f"{units.count(count)} kernels a step are torch.compile's own: the step is compiled, "
-            "and runs without a graph"
+            f"{units.counted(count, 'kernel a step is', 'kernels a step are')} torch.compile's "
+            "own: the step is compiled, and runs without a graph"
         )
     ]
 
@@ -118,9 +118,10 @@ def _in_the_way(case: Case) -> list[Evidence]:
     traffic = case.evidence.traffic
     grown = growing(traffic, case.evidence.steps) if traffic is not None else None
     if grown:
+        ops = units.counted(sum(g.count for g in grown), "op a step is", "ops a step are")
         facts.append(
             telling.measured(
-                f"{sum(g.count for g in grown)} ops a step are called with shapes that grow from "
+                f"{ops} called with shapes that grow from "
                 "step to step, which a graph cannot hold: a KV cache of fixed size comes first"
             )
         )

@@ -83,16 +83,19 @@ def _skipped(case: Case, compiled: CompileInfo) -> Outcome:
 def _pieces(case: Case, step: StepFigures, compiled: CompileInfo | None) -> Outcome:
     graphs = step.graph_launches or 0
     graph = case.predicted.outcomes.cuda_graph if case.predicted.outcomes else None
-    summary = f"A step takes {units.count(graphs)} graph launches: it is captured in pieces."
+    graph_launches = units.counted(graphs, "graph launch", "graph launches")
+    summary = f"A step takes {graph_launches}: it is captured in pieces."
     evidence = [
         telling.measured(
-            f"{units.count(graphs)} graph launches and {units.count(step.launches)} kernel "
-            "launches a step"
+            f"{graph_launches} and "
+            f"{units.counted(step.launches, 'kernel launch', 'kernel launches')} a step"
         )
     ]
     if compiled is not None and compiled.partitions:
         evidence.append(
-            telling.measured(f"compile created {compiled.partitions} partitions of one function")
+            telling.measured(
+                f"compile created {units.counted(compiled.partitions, 'partition')} of one function"
+            )
         )
         evidence += [
             telling.measured(f"a partition ends at {text}")
@@ -107,11 +110,14 @@ def _pieces(case: Case, step: StepFigures, compiled: CompileInfo | None) -> Outc
 def _partly(case: Case, step: StepFigures, compiled: CompileInfo | None) -> Outcome:
     graph = case.predicted.outcomes.cuda_graph if case.predicted.outcomes else None
     summary = (
-        f"{units.count(step.launches)} of a step's {units.count(step.kernels)} kernels are "
-        "launched outside its CUDA graph."
+        f"{units.count(step.launches)} of a step's "
+        f"{units.counted(step.kernels, 'kernel is', 'kernels are')} launched outside its CUDA "
+        "graph."
     )
     evidence = [
-        telling.measured(f"{units.count(step.graph_launches)} graph launches a step"),
+        telling.measured(
+            f"{units.counted(step.graph_launches, 'graph launch', 'graph launches')} a step"
+        ),
         *_reasons(compiled),
     ]
     if graph is not None:

@@ -59,15 +59,16 @@ def judge(case: Case) -> Outcome:
     found = telling.finding(
         case,
         CODE,
-        f"Each decode step processes the whole sequence: {first} tokens in the first step seen, "
-        f"{last} in the last, where 1 would do.",
+        f"Each decode step processes the whole sequence: {units.counted(first, 'token')} in the "
+        f"first step seen, {last} in the last, where 1 would do.",
         evidence=[
             telling.measured(
-                f"tokens of one sequence in {len(lengths)} consecutive steps: {first} to {last}"
+                f"tokens of one sequence in {units.counted(len(lengths), 'consecutive step')}: "
+                f"{first} to {last}"
             ),
             telling.derived(
-                f"{units.count(sum(lengths))} tokens were processed to make {len(lengths)}: work "
-                "grows with the square of the length"
+                f"{units.counted(sum(lengths), 'token was', 'tokens were')} processed to make "
+                f"{len(lengths)}: work grows with the square of the length"
             ),
         ],
         advice=[

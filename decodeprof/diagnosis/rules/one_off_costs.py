@@ -57,7 +57,7 @@ def judge(case: Case) -> Outcome:
     if rows:
         excess = sum((row.step_ns or 0) - median for row in rows)
         parts.append(
-            f"{telling.plural(len(rows), 'decode step')} took {units.time(excess)} more than the "
+            f"{units.counted(len(rows), 'decode step')} took {units.time(excess)} more than the "
             "median step, in profiled time"
         )
     if first is not None:

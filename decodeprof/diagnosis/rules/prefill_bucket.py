@@ -67,8 +67,8 @@ def judge(case: Case) -> Outcome:
         case,
         CODE,
         f"{takes}, and the device works "
-        f"{units.time(prefill.busy_ns)} of it: {units.count(prefill.launches)} launches hold the "
-        "prefill up.",
+        f"{units.time(prefill.busy_ns)} of it: "
+        f"{units.counted(prefill.launches, 'launch holds', 'launches hold')} the prefill up.",
         evidence=_evidence(case, first),
         advice=[
             Recommendation(

@@ -67,7 +67,8 @@ def judge(case: Case) -> Outcome:
 def _chains(case: Case) -> list[Evidence]:
     return [
         telling.measured(
-            f"{units.count(chain.count)} × a step {len(chain.parts)} kernels in a row, "
+            f"{units.count(chain.count)} × a step "
+            f"{units.counted(len(chain.parts), 'kernel')} in a row, "
             f"{units.time(chain.time_ns / max(chain.count, 1))} each time: "
             + ", ".join(chain.parts[:_MOST_PARTS])
             + (" …" if len(chain.parts) > _MOST_PARTS else "")
@@ -83,6 +84,6 @@ def _advice(case: Case, left: int) -> Recommendation:
         "reductions they surround; torch.nn.functional.rms_norm and silu, and "
         "scaled_dot_product_attention with enable_gqa=True instead of repeated heads; a Triton "
         "kernel where compile leaves a chain apart",
-        verify=telling.again(case, look=f"about {units.count(left)} kernels a step"),
+        verify=telling.again(case, look=f"about {units.counted(left, 'kernel')} a step"),
         risk="fused kernels round differently: tokens may differ where two logits nearly tie",
     )

@@ -53,7 +53,7 @@ def judge(case: Case) -> Outcome:
     calls = sum(site.calls_per_step for site in harmless)
     places = ", ".join(dict.fromkeys(telling.place_of(site) for site in harmless))
     summary = (
-        f"{telling.plural(calls, 'blocking call')} a step, harmless here: {places}; removing "
+        f"{units.counted(calls, 'blocking call')} a step, harmless here: {places}; removing "
         f"one saves less than {units.share(MOST_SHARE)} of the step."
     )
     found = telling.finding(

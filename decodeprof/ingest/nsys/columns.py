@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from decodeprof import units
 from decodeprof.ingest.columns import Names
 from decodeprof.ingest.nsys.database import Database, Source
 from decodeprof.model.trace import I64, NONE
@@ -55,8 +56,14 @@ class Reader:
         """How many of some ids have no text; -1 is no id."""
         return int(((ids != NONE) & ~np.isin(ids, list(texts))).sum())
 
-    def timed(self, part: Part | None, what: str) -> Part | None:
-        """The rows whose times mean something; of the others it is said how many there were."""
+    def timed(self, part: Part | None, one: str, many: str = "") -> Part | None:
+        """The rows whose times mean something; of the others it is said how many there were.
+
+        Args:
+            part: the rows.
+            one: what one of them is called.
+            many: what several are called; empty: `one` and an "s".
+        """
         if part is None:
             return None
         start, end = part.columns["start_ns"], part.columns["end_ns"]
@@ -67,7 +74,9 @@ class Reader:
         lost = int((~whole).sum())
         if not lost:
             return part
-        self.caveats.append(f"{lost:,} {what} with missing or impossible times were left out")
+        found = units.counted(lost, one, many)
+        were = "was" if lost == 1 else "were"
+        self.caveats.append(f"{found} with missing or impossible times {were} left out")
         return part.take(np.flatnonzero(whole).astype(np.int64))
 
     def thread(self, global_tid: I64) -> I64:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from decodeprof import units
 from decodeprof.ingest.nsys.columns import Part, Reader, drop_zeroes, optional, pids_of
 from decodeprof.ingest.nsys.database import Source, require
 from decodeprof.model.calls import CallKind
@@ -98,7 +99,7 @@ def kernels(reader: Reader) -> Part | None:
     texts = reader.strings(columns["name"])
     if lost := reader.without_text(columns["name"], texts):
         reader.caveats.append(
-            f"the names of {lost:,} kernels are not in this export: they are named by number"
+            f"{units.counted(lost, 'kernel')} without a name in this export, named by number"
         )
     named = reader.named(columns["name"], lambda i: texts.get(i, f"kernel {i}"))
     return _part(columns, ActivityKind.KERNEL, named)
@@ -158,9 +159,9 @@ def whole_graphs(reader: Reader) -> Part | None:
 
 
 _TABLES_OF_CALLS = (
-    (_KERNELS, (CallKind.LAUNCH,), "launch kernels"),
-    (_COPIES, (CallKind.COPY, CallKind.BLOCKING_COPY), "copy"),
-    (_SETS, (CallKind.SET,), "set memory"),
+    (_KERNELS, (CallKind.LAUNCH,), "launches kernels", "launch kernels"),
+    (_COPIES, (CallKind.COPY, CallKind.BLOCKING_COPY), "copies", "copy"),
+    (_SETS, (CallKind.SET,), "sets memory", "set memory"),
 )
 
 
@@ -175,11 +176,12 @@ def missing_tables(reader: Reader, calls: Part | None) -> list[str]:
     if reader.database.find("CUPTI_ACTIVITY_KIND_GRAPH_TRACE") is not None:
         return []
     texts = []
-    for table, kinds, what in _TABLES_OF_CALLS:
+    for table, kinds, one, many in _TABLES_OF_CALLS:
         count = int(np.isin(calls.columns["kind"], [int(kind) for kind in kinds]).sum())
         if count and reader.database.find(table) is None:
+            called = units.counted(count, f"call {one}", f"calls {many}")
             texts.append(
-                f"this export has no table {table}, and {count:,} calls {what}: the device counts "
-                "as idle while it did that"
+                f"this export has no table {table}, and {called}: the device counts as "
+                "idle while it did that"
             )
     return texts

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from decodeprof import units
 from decodeprof.errors import InputError
 from decodeprof.ingest.nsys import device, host, waits
 from decodeprof.ingest.nsys.columns import Part, Reader, keyed
@@ -106,16 +107,18 @@ class Export:
         return (
             f"{len(self.processes)} processes used a GPU: steps and causes are of process "
             f"{chosen.pid}{f' ({chosen.name})' if chosen.name else ''}, with "
-            f"{chosen.activities:,} activities; not of {_listed(others)}. Counts and busy times "
-            "of the whole file are of all; `--process` chooses another"
+            f"{units.counted(chosen.activities, 'activity', 'activities')}; not of "
+            f"{_listed(others)}. Counts and busy times of the whole file are of "
+            "all; `--process` chooses another"
         )
 
 
 def _listed(processes: Sequence[Process]) -> str:
     return ", ".join(
-        f"{each.pid} ({each.activities:,} activities)"
+        f"{each.pid} ({units.counted(each.activities, 'activity', 'activities')})"
         if each.activities
-        else f"{each.pid} ({each.launches:,} launches, of which nothing was recorded)"
+        else f"{each.pid} ({units.counted(each.launches, 'launch', 'launches')}, of which nothing "
+        "was recorded)"
         for each in processes
     )
 
@@ -134,12 +137,12 @@ def read_export(path: Path) -> Export:
 def _read(reader: Reader, name: str) -> Export:
     kinds = (device.kernels, device.copies, device.sets, device.whole_graphs)
     parts = [part for read in kinds if (part := read(reader)) is not None]
-    calls = reader.timed(host.calls(reader), "API calls")
-    annotations = reader.timed(host.ranges(reader), "NVTX ranges")
+    calls = reader.timed(host.calls(reader), "API call")
+    annotations = reader.timed(host.ranges(reader), "NVTX range")
     ops = host.operators(reader, annotations)
-    syncs = reader.timed(waits.syncs(reader, calls), "wait records")
+    syncs = reader.timed(waits.syncs(reader, calls), "wait record")
     pauses = host.pauses(reader)
-    activities = reader.timed(_joined(parts), "device activities")
+    activities = reader.timed(_joined(parts), "device activity", "device activities")
     read = [part for part in (activities, calls, annotations, syncs) if part is not None]
     reader.caveats += device.missing_tables(reader, calls)
     origin = min((int(p.columns["start_ns"].min()) for p in read if len(p)), default=0)
@@ -221,7 +224,8 @@ def _require_processes(name: str, pid: I64, call_pid: I64) -> None:
     if nobodys and processes > 1:
         raise InputError(
             f"`{name}` does not say whose its GPU activities are",
-            why=f"{processes} processes called CUDA, and {nobodys:,} activities have no globalPid",
+            why=f"{units.counted(processes, 'process', 'processes')} called CUDA, and "
+            f"{units.counted(nobodys, 'activity has', 'activities have')} no globalPid",
             hint="export the report again with the `nsys` that recorded it: "
             "`nsys export --type sqlite report.nsys-rep`",
         )

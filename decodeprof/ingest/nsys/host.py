@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from decodeprof import units
 from decodeprof.ingest.nsys.columns import Part, Reader, drop_zeroes, lookup, optional, pids_of
 from decodeprof.ingest.nsys.database import Source, require
 from decodeprof.model.calls import bare_name, call_kind
@@ -48,7 +49,7 @@ def calls(reader: Reader) -> Part | None:
         return None
     if lost := reader.without_text(columns["name"], texts):
         reader.caveats.append(
-            f"the names of {lost:,} API calls are not in this export: they are taken for calls "
+            f"{units.counted(lost, 'API call')} without a name in this export, taken for calls "
             "that neither launch nor wait"
         )
     bare = {number: bare_name(text) for number, text in texts.items()}
@@ -107,7 +108,12 @@ def ranges(reader: Reader) -> Part | None:
     closed = np.flatnonzero(columns["end_ns"] != NONE)
     if len(closed) < len(columns["row"]):
         n = len(columns["row"]) - len(closed)
-        reader.caveats.append(f"{n:,} NVTX ranges that were never closed were left out")
+        reader.caveats.append(
+            units.counted(
+                n, "NVTX range that was never closed was", "NVTX ranges that were never closed were"
+            )
+            + " left out"
+        )
     columns = {key: column[closed] for key, column in columns.items()}
     return Part(
         {
@@ -159,7 +165,7 @@ def _nvtx_names(reader: Reader, source: Source, columns: dict[str, I64]) -> I64:
         )
     if lost := reader.without_text(columns["text"], texts):
         reader.caveats.append(
-            f"the texts of {lost:,} NVTX ranges are not in this export: they are named by number"
+            f"{units.counted(lost, 'NVTX range')} without a text in this export, named by number"
         )
     return name
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from decodeprof import units
 from decodeprof.ingest.nsys.columns import (
     Part,
     Reader,
@@ -72,7 +73,12 @@ def syncs(reader: Reader, api_calls: Part | None) -> Part | None:
     known = np.flatnonzero(kind != NONE)
     if len(known) < len(kind):
         reader.caveats.append(
-            f"{len(kind) - len(known):,} wait records without their API call were left out"
+            units.counted(
+                len(kind) - len(known),
+                "wait record without its API call was",
+                "wait records without their API call were",
+            )
+            + " left out"
         )
     return part.take(known.astype(np.int64))
 

@@ -18,7 +18,6 @@ from decodeprof.report.html.tables import all_kernels, call_sites
 from decodeprof.report.html.templating import MARK, embedded, environment, package_text, policy
 from decodeprof.report.html.timeline import TimelinePicture, timeline
 from decodeprof.report.html.waterfall import floors_fall, gains_fall
-from decodeprof.report.names import counted
 from decodeprof.report.view import view
 
 # The order in which a page is read; what is not named here stays behind what precedes it in the
@@ -167,6 +166,6 @@ def _tiles(diagnosis: Diagnosis) -> list[Tile]:
         tiles.append(Tile(share, "device busy", f"{units.time(step.busy_ns)} a {what}"))
     if step is not None and step.kernels is not None:
         launches = (step.launches or 0) + (step.graph_launches or 0)
-        detail = counted(None if step.launches is None else launches, "launch", "launches")
+        detail = units.counted(None if step.launches is None else launches, "launch", "launches")
         tiles.append(Tile(units.count(step.kernels), f"kernels a {what}", detail))
     return tiles

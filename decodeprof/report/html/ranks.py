@@ -20,7 +20,6 @@ from decodeprof.report.html.page import Tile
 from decodeprof.report.html.scale import Tick, percent, round_values
 from decodeprof.report.html.templating import MARK, environment, package_text, policy
 from decodeprof.report.html.waterfall import floors_fall, gains_fall
-from decodeprof.report.names import counted
 from decodeprof.report.ranks import ranks_view
 from decodeprof.report.view import view
 
@@ -111,7 +110,7 @@ def ranks_html(report: RankReport, pages: Mapping[str, RulePage]) -> str:
             picture=_picture(report),
             policy=policy(style, None),
             style=Markup(style),
-            traces=counted(len(report.ranks), "trace", "traces"),
+            traces=units.counted(len(report.ranks), "trace"),
         )
     )
 

@@ -183,7 +183,7 @@ def test_text_in_place_of_a_time_is_no_time(export: Path) -> None:
     found = read_trace(export)
     assert len(found.device) == len(before.device) - 1
     assert found.span_ns() == before.span_ns()
-    assert "1 device activities with missing or impossible times were left out" in found.caveats
+    assert "1 device activity with missing or impossible times was left out" in found.caveats
 
 
 def test_a_view_is_no_table(export: Path) -> None:
