@@ -32,6 +32,7 @@ from decodeprof.recording import (
 
 _FEWEST_SECONDS = 10.0
 """What is left of the time limit for the first-call process, at least."""
+_NOTHING_FOR_NSYS = "the target ran on the CPU alone, and nsys would record what a GPU does"
 IN_USER_CODE = "stopped by Ctrl-C "
 """How the child's word begins when the interruption fell into the user's code; it says where."""
 
@@ -252,10 +253,13 @@ def record_under_nsys(
     order: Order, limit_s: float, out: Path, progress: Callable[[Progress], None]
 ) -> None:
     """Record the target once more under nsys; whatever comes of it, the recording stands."""
-    recording, copies = read_recording(out), installed()
-    if copies and recording.device is None:
-        report = PassReport(name="nsys", status="skipped", reason="the target ran on the CPU alone")
+    recording = read_recording(out)
+    if recording.device is None:
+        # It was asked for, unlike the passes that are skipped; whether there is an nsys is nothing
+        # that would change it.
+        report = PassReport(name="nsys", status="failed", reason=_NOTHING_FOR_NSYS)
     else:
+        copies = installed()
         report = record_nsys(order, out=out, copies=copies, limit_s=limit_s, progress=progress)
     caveats = [*recording.caveats, *left_raw(out)]
     recording = msgspec.structs.replace(recording, caveats=caveats)

@@ -17,6 +17,10 @@ if typing.TYPE_CHECKING:
     from decodeprof.model.graph_check import GraphCheck
 
 _PASS = "graph_check"
+_NO_GPU = (
+    "the target ran on the CPU alone, and a graph is captured on a GPU; `decodeprof lint` predicts "
+    "without one"
+)
 _BUDGET_S = 5.0
 """For the timing of a recording of which only the replay is wanted."""
 
@@ -31,7 +35,7 @@ def check_recorded(job: Job, directory: Path, show: Shown) -> None:
     begin = time.monotonic()
     found = None
     if recording.device is None:
-        report = PassReport(name=_PASS, status="skipped", reason="the target ran on the CPU alone")
+        report = PassReport(name=_PASS, status="failed", reason=_NO_GPU)
     else:
         try:
             found = checked(check_graph(job, progress=show))

@@ -21,9 +21,10 @@ from decodeprof.capture.job import Order
 from decodeprof.capture.nsys import CHILD, arguments, left_raw, record_nsys
 from decodeprof.capture.nsys_watch import agents_of
 from decodeprof.capture.passes import NO_DEVICE
+from decodeprof.capture.supervise import record_under_nsys
 from decodeprof.diagnosis.pipeline import analyze_path
 from decodeprof.hardware.nsys import Installed, importer_of, installed
-from decodeprof.recording import NSYS_FILE, PassReport, write_recording
+from decodeprof.recording import NSYS_FILE, PassReport, read_recording, write_recording
 from tests import write_nsys
 from tests.capture import nsys_programs as programs
 from tests.capture.conftest import SCRIPTS
@@ -219,6 +220,27 @@ def test_the_rest_of_the_diagnosis_stands(tmp_path: Path) -> None:
     assert found.step is not None
     assert found.step.unprofiled_ns is not None
     assert any("The nsys pass failed: nsys collected" in text for text in found.caveats)
+
+
+@pytest.mark.parametrize("program", [None, programs.WITHOUT_IMPORTER])
+def test_without_a_gpu_the_pass_has_failed_whether_or_not_there_is_an_nsys(
+    program: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("bin", "out"):
+        (tmp_path / name).mkdir()
+    if program is not None:
+        programs.program(tmp_path / "bin", program)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    out = tmp_path / "out"
+    write_recording(out, recording(timing=timing([100 * US] * 8), device=None))
+    order = Order(job=Job(target="loop.py:generate", nsys=True), out=str(out))
+    record_under_nsys(order, 60.0, out, lambda _: None)
+    (told,) = [each for each in read_recording(out).passes if each.name == "nsys"]
+    assert told.status == "failed"
+    assert told.reason == "the target ran on the CPU alone, and nsys would record what a GPU does"
+    found = analyze_path(out).diagnosis
+    assert found.step is not None
+    assert found.step.unprofiled_ns is not None
 
 
 def test_what_the_target_prints_is_none_of_nsyss_words(tmp_path: Path) -> None:
