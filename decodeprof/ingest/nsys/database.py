@@ -44,6 +44,7 @@ _WAL_VERSION = 2
 _EXPORT_AGAIN = "let `nsys export` finish, or run it again on the report (.nsys-rep)"
 # Present in every export of any version, also in one of a run that used no GPU.
 _MARKERS = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+_OF_NSYS = re.compile(r"CUPTI_ACTIVITY_\w+|NVTX_EVENTS|StringIds")
 _MOST_TABLES_NAMED = 8
 _CHUNK_ROWS = 65_536
 """So many rows are in memory twice: larger chunks are no faster."""
@@ -74,8 +75,8 @@ class Database:
         self._connection.text_factory = lambda data: data.decode(errors="replace")
         with self._told():
             # A view is a program of somebody else's, which need not end; nsys writes none.
-            rows = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            self.tables = frozenset(str(name) for (name,) in rows)
+            self.tables = self._named("table")
+            self._views = self._named("view")
 
     def __enter__(self) -> Database:
         return self
@@ -95,12 +96,26 @@ class Database:
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise _damaged(self.path, str(error)) from None
 
+    def _named(self, kind: str) -> frozenset[str]:
+        query = "SELECT name FROM sqlite_master WHERE type = ?"
+        return frozenset(str(name) for (name,) in self._connection.execute(query, (kind,)))
+
     def must_be_an_export(self) -> None:
         """Refuse a database of something else.
 
         Raises:
-            InputError: it has neither of the tables that say how it was exported, nor any of CUPTI.
+            InputError: it has neither of the tables that say how it was exported, nor any of CUPTI;
+                or a view is named as one of them.
         """
+        if views := sorted(filter(_OF_NSYS.fullmatch, self._views)):
+            # Without it what nsys recorded would count as never recorded.
+            one = len(views) == 1
+            raise InputError(
+                f"`{self.path.name}` has {'a view' if one else 'views'} where nsys writes "
+                f"{'a table' if one else 'tables'}",
+                why=f"{', '.join(views)}: a view is not read, since it may be any program",
+                hint="export the report again: `nsys export --type sqlite report.nsys-rep`",
+            )
         if self.tables & set(_MARKERS) or any(t.startswith("CUPTI_ACTIVITY") for t in self.tables):
             return
         named = ", ".join(sorted(self.tables)[:_MOST_TABLES_NAMED]) or "none"

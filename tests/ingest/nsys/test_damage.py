@@ -186,11 +186,19 @@ def test_text_in_place_of_a_time_is_no_time(export: Path) -> None:
     assert "1 device activity with missing or impossible times was left out" in found.caveats
 
 
-def test_a_view_is_no_table(export: Path) -> None:
+def test_a_view_in_place_of_a_table_is_refused_and_never_run(export: Path) -> None:
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
-    change(export, "DROP TABLE CUPTI_ACTIVITY_KIND_MEMCPY")
-    change(export, f"CREATE VIEW CUPTI_ACTIVITY_KIND_MEMCPY AS {endless} SELECT i FROM n")
-    assert len(read_trace(export).device)
+    change(export, "DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL")
+    change(export, f"CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {endless} SELECT i FROM n")
+    with pytest.raises(InputError, match="has a view where nsys writes a table") as refused:
+        read_trace(export)
+    assert refused.value.why.startswith("CUPTI_ACTIVITY_KIND_KERNEL: a view is not read")
+
+
+def test_a_view_of_the_users_own_is_left_alone(export: Path) -> None:
+    before = read_trace(export)
+    change(export, "CREATE VIEW my_kernels AS SELECT * FROM CUPTI_ACTIVITY_KIND_KERNEL")
+    assert len(read_trace(export).device) == len(before.device)
 
 
 def change(path: Path, statement: str) -> None:
