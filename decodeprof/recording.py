@@ -97,7 +97,7 @@ class Ceilings(msgspec.Struct, frozen=True, kw_only=True):
     profiled_block_ps: float | None = None
     """What a profiler adds to a kernel's duration for each of its blocks, in ps; None: nothing."""
     node_gap_samples_ns: list[int] = []
-    """`node_gap_ns` again and again while recording, the first one right after the timing."""
+    """The same again and again while recording, the first right after the timing: `node_gap_ns`."""
     graph_start_ns: int | None = None
     """Device time of a queued graph before its first node."""
     graph_launch_ns: int | None = None

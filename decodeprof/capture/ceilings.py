@@ -105,12 +105,12 @@ def launch_ns() -> int:
     return lower_median(samples)
 
 
-def tiny_graph() -> Any:
-    """A CUDA graph of `NODES` in-place adds on one element, in a row."""
+def tiny_graph(nodes: int = NODES) -> Any:
+    """A CUDA graph of in-place adds on one element, in a row."""
     one = torch.zeros(1, device="cuda")
 
     def adds() -> None:
-        for _ in range(NODES):
+        for _ in range(nodes):
             one.add_(1)
 
     return capture(adds)

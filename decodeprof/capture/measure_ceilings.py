@@ -12,7 +12,7 @@ import msgspec
 import torch
 
 from decodeprof.capture import ceilings
-from decodeprof.capture.calibration import calibrate
+from decodeprof.capture.calibration import GapProbe, calibrate
 from decodeprof.capture.hooks import ProfilerWatch
 from decodeprof.recording import Ceilings
 
@@ -31,7 +31,7 @@ def measure_here() -> MeasuredCeilings:
         return MeasuredCeilings(problems=["torch finds no GPU"])
     found, problems = ceilings.measure()
     try:
-        found = calibrate(ProfilerWatch(), found)
+        found = calibrate(ProfilerWatch(), found, GapProbe())
     except RuntimeError as error:  # CUDA's and the profiler's errors are RuntimeErrors.
         problems.append(f"node gap: {error}")
     name = torch.cuda.get_device_name()

@@ -22,6 +22,8 @@ NODES_PER_LAYER = 13
 _LARGE_ROWS = 512
 """Rows for which most kernels of a layer have hundreds of blocks."""
 _WIDTH, _HIDDEN = 1024, 3072
+_PROBED = 6
+"""Layers of 12 MB each, which stay in memory while recording; an H200 caches 50 MB."""
 _OTHERS = 64
 """Memsets or copies in a graph, each beside a kernel."""
 _REDUCED = 1 << 20
@@ -39,7 +41,6 @@ def build() -> list[Run]:
     return [
         layers(weights, rows=1),
         layers(weights, rows=_LARGE_ROWS),
-        one_kernel(),
         lambda: [expanded() for _ in range(_EXPANDED)],
         _sets(),
         _copies(),
@@ -49,16 +50,21 @@ def build() -> list[Run]:
 Weights = list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 
 
-def layer_weights(width: int, hidden: int) -> Weights:
-    """Scale, up and down projection of `LAYERS` layers."""
+def layer_weights(width: int, hidden: int, *, count: int = LAYERS) -> Weights:
+    """Scale, up and down projection of so many layers."""
     return [
         (
             torch.ones(width, **_OPTIONS),
             torch.randn(hidden, width, **_OPTIONS) / width,
             torch.randn(width, hidden, **_OPTIONS) / hidden,
         )
-        for _ in range(LAYERS)
+        for _ in range(count)
     ]
+
+
+def probe() -> Run:
+    """The smallest forward that is to the device what a step is: its weights fit into no cache."""
+    return layers(layer_weights(_WIDTH, _HIDDEN, count=_PROBED) * (LAYERS // _PROBED), rows=1)
 
 
 def layers(weights: Weights, *, rows: int) -> Run:
@@ -80,7 +86,7 @@ def layers(weights: Weights, *, rows: int) -> Run:
 
 
 def one_kernel() -> Run:
-    """The smallest kernel: what remains of its graph is the graph's own."""
+    """The smallest kernel."""
     one = torch.zeros(1, device="cuda")
     return lambda: one.add_(1)
 

@@ -33,8 +33,6 @@ _KERNELS = 60_000
 _NS_PER_KERNEL = 2_000
 """Of a short kernel with its gap; a step that takes longer for each has fewer kernels."""
 _UNSTEADY = "the device changed its speed by itself while this was recorded"
-_CALIBRATED_AT = 1
-"""The sample of the node gap at which it was calibrated; the one before is the ceilings'."""
 _OTHER_THREADS = (
     "the loop runs in a thread of its own, of which this torch's profiler records nothing: its "
     "steps are timed and not traced; let the target run it in the thread that it is called in"
@@ -135,19 +133,16 @@ def profile(session: Session) -> PassReport:
 
 def _calibrate(session: Session, measured: Ceilings) -> None:
     probe = session.gap_probe
-    if probe is not None:
-        probe.sample()
+    if probe is None:
+        return
     try:
-        calibrated = calibrate(session.watches.profilers, measured)
+        calibrated = calibrate(session.watches.profilers, measured, probe)
     except RuntimeError as error:  # CUDA's errors and the profiler's, and too little memory.
         reason = str(error).partition("\n")[0] or type(error).__name__
         session.caveat(f"what a graph's node costs could not be measured: {reason}")
         return
-    if probe is not None:
-        calibrated = with_samples(calibrated, probe.samples_ns, reference=-1)
-        session.change(ceilings=calibrated)
-        _say_unsteady(session, calibrated)
     session.change(ceilings=calibrated)
+    _say_unsteady(session, calibrated)
 
 
 def _sample_gap(session: Session) -> None:
@@ -156,7 +151,7 @@ def _sample_gap(session: Session) -> None:
     if probe is None or ceilings is None or not ceilings.node_gap_samples_ns:
         return
     probe.sample()
-    sampled = with_samples(ceilings, probe.samples_ns, reference=_CALIBRATED_AT)
+    sampled = with_samples(ceilings, probe.samples_ns)
     session.change(ceilings=sampled)
     _say_unsteady(session, sampled)
 

@@ -101,7 +101,9 @@ def fitted(mixtures: Sequence[Mixture], beside_ns: Sequence[float]) -> NodeCosts
     if rank < rows.shape[1]:
         gap = rest.sum() / nodes
         found = np.array([gap, gap, gap, gap, 0.0, 0.0])
-    return NodeCosts(*np.maximum(found, 0.0).tolist())
+    # Large kernels may hide more than their gap; no other cost is below nothing.
+    least = np.array([0.0, -np.inf, 0.0, 0.0, 0.0, 0.0])
+    return NodeCosts(*np.maximum(found, least).tolist())
 
 
 def costs_ns(costs: NodeCosts, mixed: Mixture) -> NDArray[np.float64]:

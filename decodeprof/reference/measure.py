@@ -60,15 +60,16 @@ class StepCounts:
     """By time, largest first."""
 
 
-def step_ns(generate: Generate, *, most_tokens: int) -> int:
+def step_ns(generate: Generate, *, most_tokens: int, least_seconds: float = LEAST_SECONDS) -> int:
     """Median time of a decode step, without a profiler.
 
     Args:
         generate: already warmed up.
         most_tokens: that one call may make.
+        least_seconds: the steps between the two calls should last; a prompt's time varies, too.
     """
     first = min(_timed(generate, FEW) for _ in range(2)) / FEW
-    periods = int(LEAST_SECONDS / max(first, 1e-9) / PERIOD) + 1
+    periods = int(least_seconds / max(first, 1e-9) / PERIOD) + 1
     steps = min(periods, (most_tokens - FEW) // PERIOD) * PERIOD
     slopes = [
         (_timed(generate, FEW + steps) - _timed(generate, FEW)) / steps

@@ -72,8 +72,8 @@ def test_every_ceiling_is_measured_and_plausible(eager: Ran) -> None:
     assert found.node_gap_ns < found.graph_start_ns < 50_000
     # A unit of its own runs them, for which the device stops.
     assert found.node_gap_ns < found.node_gap_set_ns < 20_000
-    assert len(found.node_gap_samples_ns) == 4
-    assert found.node_gap_samples_ns[1] == found.node_gap_ns
+    assert len(found.node_gap_samples_ns) >= 5
+    assert found.node_gap_samples_ns[0] == found.node_gap_ns
     assert found.kernel_latency_ns is not None
     assert 1_000 < found.kernel_latency_ns < 100_000
     assert found.graph_launch_ns is not None

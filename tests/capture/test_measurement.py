@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from decodeprof.capture.calibration import (
     Kernel,
     alike,
+    at_first_sample,
     floor_ns,
     node_costs,
     read,
+    start_of_graphs_ns,
+    steady,
     with_samples,
 )
 from decodeprof.capture.passes import completeness, steps_for
@@ -194,13 +197,14 @@ def test_graphs_times_less_their_kernels_are_what_nodes_cost() -> None:
     memset = Kernel(duration_ns=600, latency_ns=0, name="Memset", kind=ActivityKind.SET)
     copy = Kernel(duration_ns=800, latency_ns=0, name="Memcpy", kind=ActivityKind.COPY)
     cost = {few: 400, many: 64, huge: -3_900, matrix: 360, memset: 2_000, copy: 150}
-    graphs = [((few, few, matrix), 10), ((few, many), 10), ((huge, many), 10), ((few,), 1),
+    graphs = [((few, few, matrix), 10), ((few, many), 10), ((huge, many), 10),
               ((few, memset), 10), ((few, copy), 10)]  # fmt: skip
     times = [
         4_700 + repeats * sum(one.duration_ns + cost[one] for one in each)
         for each, repeats in graphs
     ]
-    found = node_costs(times, [rounds(*each, times=repeats) for each, repeats in graphs])
+    launched = [rounds(*each, times=repeats) for each, repeats in graphs]
+    found = node_costs(times, launched, start_ns=4_700)
     assert found is not None
     assert astuple(found) == pytest.approx((400.04, 100, 2000, 150, 0.04, 4700), rel=0.001)
 
@@ -217,10 +221,45 @@ def test_graphs_are_timed_until_all_were_timed_at_one_speed() -> None:
     assert alike([read_next, read_next]) == [86, 171]
 
 
-def test_the_gap_at_each_sample_counts_from_the_one_it_was_measured_at() -> None:
-    found = with_samples(Ceilings(node_gap_ns=430), [0, -20, -360, 40], reference=1)
-    assert found.node_gap_samples_ns == [450, 430, 90, 490]
-    assert with_samples(Ceilings(), [0, 10], reference=0) == Ceilings()
+class Speeds:
+    """A device of two speeds, as a probe sees it."""
+
+    def __init__(self, *samples_ns: int) -> None:
+        self.samples_ns = [0]
+        self._next = iter(samples_ns)
+
+    def sample(self) -> int:
+        self.samples_ns.append(next(self._next))
+        return self.samples_ns[-1]
+
+
+def test_what_nodes_cost_is_measured_between_two_samples_of_one_speed() -> None:
+    rows = iter([100, 100, 66, 66])
+    probe = Speeds(0, -340, -335, -340)
+    found, reference = steady(probe, [lambda: next(rows)])  # type: ignore[arg-type]
+    assert found == [66]
+    assert probe.samples_ns[reference] == -340
+
+
+def test_costs_count_at_the_speed_of_the_timing() -> None:
+    fast = Ceilings(
+        node_gap_ns=70, node_gap_large_ns=-210, node_gap_set_ns=600, profiled_block_ps=40.0
+    )
+    slow = at_first_sample(fast, -340)
+    assert slow == Ceilings(
+        node_gap_ns=410, node_gap_large_ns=130, node_gap_set_ns=940, profiled_block_ps=40.0
+    )
     # A device cannot take less than nothing.
-    fast = with_samples(Ceilings(node_gap_ns=100), [0, -360], reference=0)
-    assert fast.node_gap_samples_ns == [100, 0]
+    assert at_first_sample(fast, 340).node_gap_ns == 0
+    assert at_first_sample(Ceilings(), 340) == Ceilings()
+
+
+def test_two_rows_of_one_kernel_tell_when_the_first_begins() -> None:
+    assert start_of_graphs_ns(4_700 + 100 * 1_015, 4_700 + 1_000 * 1_015) == 4_700
+    assert start_of_graphs_ns(100, 2_000) == 0
+
+
+def test_the_gap_at_each_sample_counts_from_the_first() -> None:
+    found = with_samples(Ceilings(node_gap_ns=430), [0, -20, -360, 40])
+    assert found.node_gap_samples_ns == [430, 410, 70, 470]
+    assert with_samples(Ceilings(), [0, 10]) == Ceilings()

@@ -21,10 +21,9 @@ import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from decodeprof.recording import Ceilings
 
 Generate = Callable[[int], list[int]]
 
@@ -102,32 +101,13 @@ def predict(recordings: Path) -> dict[str, Any]:
             "replay_error_share": diagnosis.replay.error_share if diagnosis.replay else None,
             "recorded_step_ns": step.median if step is not None else None,
             "node_gap_ns": diagnosis.floors.node_gap_ns if diagnosis.floors else None,
-            "graph_node_ns": speed(ceilings, case.kind) if ceilings else None,
+            "graph_node_ns": ceilings.graph_node_ns if ceilings else None,
             "node_gap_samples_ns": ceilings.node_gap_samples_ns if ceilings else [],
             "busy_ns": decode.busy_ns if decode else None,
             "kernels": decode.kernels if decode else None,
         }
     written_at = time.time()
     return {"cases": {name: {**case, "written_at": written_at} for name, case in out.items()}}
-
-
-FAST_SHARE = 0.83
-"""A node's time at the faster of the device's two speeds ÷ the one at the slower."""
-
-
-def speed(ceilings: Ceilings, kind: str) -> int | None:
-    """The time of a node of a graph when what a prediction rests on was measured.
-
-    That of a sync rests on the timing, right after which the node was timed; that of a graph on the
-    costs of nodes, which were measured later, at the second of the samples.
-    """
-    node_ns, samples = ceilings.graph_node_ns, ceilings.node_gap_samples_ns
-    if node_ns is None or kind == "sync" or len(samples) < 2:
-        return node_ns
-    change = samples[1] - samples[0]
-    if abs(change) <= UNSTEADY_NS:
-        return node_ns
-    return round(node_ns * FAST_SHARE if change < 0 else node_ns / FAST_SHARE)
 
 
 def programs(name: str) -> tuple[Generate, Generate]:
@@ -197,13 +177,16 @@ def measure(names: list[str], out: Path, predictions: dict[str, Any]) -> None:
                 settle(program)
             repeats: list[Repeat] = []
             slow = before_is_slow(before)
+            timed = partial(step_ns, most_tokens=MOST_TOKENS)
+            if name in PROMPTED:
+                timed = partial(timed, least_seconds=PROMPTED_SECONDS)
             before_ns = step_ns(before, most_tokens=MOST_TOKENS) if slow else 0
             while not enough(repeats, then, most=FEWER_REPEATS.get(name, MOST_REPEATS)):
                 nodes = [node_ns()]
                 if not slow:
-                    before_ns = step_ns(before, most_tokens=MOST_TOKENS)
+                    before_ns = timed(before)
                     nodes.append(node_ns())
-                after_ns = step_ns(after, most_tokens=MOST_TOKENS)
+                after_ns = timed(after)
                 nodes.append(node_ns())
                 repeats.append(Repeat(before_ns, after_ns, tuple(nodes)))
             measured[name] = result(repeats, then) | {"measured_at": time.time()}
@@ -224,12 +207,13 @@ def measure(names: list[str], out: Path, predictions: dict[str, Any]) -> None:
 NODES = 1_000
 """Of `decodeprof.capture.ceilings.tiny_graph`."""
 MOST_TOKENS = 400
+PROMPTED = ("joined", "eager", "plain", "batch16_fused")
+"""Each call begins with a prompt, launched by the host: it takes 20 to 40 ms and varies as much."""
+PROMPTED_SECONDS = 1.0
 SETTLE_SECONDS = 1.5
 SLOWEST_FAST_NODE_NS = 985
 """Between an H200's two speeds: the slow one was 1,008 to 1,155 ns by process, the fast one 17 %
 less."""
-UNSTEADY_NS = 100
-"""Two samples of the node gap further apart than this are two speeds."""
 WANTED_REPEATS, MOST_REPEATS = 2, 8
 FEWER_REPEATS = {"hf_static": 3}
 """Its cache is full after 2,048 steps."""
