@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from decodeprof.cli.options import Output, PlainOption, debug_option, output_options, say
+from decodeprof.cli.options import NamedPath, Output, PlainOption, debug_option, output_options, say
 from decodeprof.cli.pages import Page, check_page, page_options, write_page
 from decodeprof.cli.ranks import report_on, traces_of
 from decodeprof.cli.show import show_diagnosis
@@ -26,7 +26,7 @@ Examples:
   decodeprof analyze rank0.json.gz rank1.json.gz --html ranks.html
 """,
 )
-@click.argument("paths", metavar="PATH…", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("paths", metavar="PATH…", type=NamedPath(), nargs=-1, required=True)
 @click.option(
     "--process",
     cls=PlainOption,

@@ -11,6 +11,7 @@ import click
 from decodeprof import units
 from decodeprof.cli.options import (
     FiniteRange,
+    NamedPath,
     Output,
     PlainOption,
     debug_option,
@@ -43,7 +44,7 @@ Examples:
   decodeprof check trace.json.gz --no-new-syncs --baseline syncs.json --format github
 """,
 )
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=NamedPath())
 @click.option(
     "--max-syncs",
     "--max-syncs-per-step",
@@ -83,13 +84,13 @@ Examples:
 )
 @click.option(
     "--baseline",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="FILE",
     help="The blocking calls that are known; --no-new-syncs goes by it.",
 )
 @click.option(
     "--write-baseline",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     metavar="FILE",
     help="Write the blocking calls of PATH as the new baseline.",
 )
@@ -101,7 +102,7 @@ Examples:
 )
 @click.option(
     "--source-root",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=NamedPath(file_okay=False),
     default=Path(),
     metavar="DIR",
     help="For github: the folder, from the repository's root, to which the recording's file names "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from decodeprof.cli.options import Output, debug_option, output_options
+from decodeprof.cli.options import NamedPath, Output, debug_option, output_options
 from decodeprof.cli.show import show_view, write_data
 from decodeprof.errors import UsageError
 
@@ -20,8 +20,8 @@ Examples:
   decodeprof compare before.json.gz after.json.gz --json
 """,
 )
-@click.argument("before", type=click.Path(path_type=Path), required=False)
-@click.argument("after", type=click.Path(path_type=Path), required=False)
+@click.argument("before", type=NamedPath(), required=False)
+@click.argument("after", type=NamedPath(), required=False)
 @output_options
 @debug_option
 def command(*, before: Path | None, after: Path | None, output: Output) -> None:

@@ -37,6 +37,7 @@ class Session:
 
 def run(group: click.Group, arguments: Sequence[str]) -> int:
     """Run a command line; whatever it raises becomes a message and an exit code."""
+    _open_what_is_closed()
     session = Session()
     try:
         result = group.main(list(arguments), "decodeprof", standalone_mode=False, obj=session)
@@ -63,6 +64,17 @@ def run(group: click.Group, arguments: Sequence[str]) -> int:
     except Exception as error:
         return _unforeseen(error, session)
     return result if isinstance(result, int) else 0
+
+
+def _open_what_is_closed() -> None:
+    """Give streams that the caller closed (`>&-`) somewhere to lead to.
+
+    Else the next file that is opened takes their number, and what is meant for a terminal is
+    written into it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _unforeseen(error: Exception, session: Session) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from decodeprof.cli.options import NewPath, debug_option
+from decodeprof.cli.options import NamedPath, NewPath, debug_option
 from decodeprof.errors import UsageError
 
 
@@ -19,7 +19,7 @@ Examples:
   decodeprof export trace.json.gz --parquet --out tables
 """,
 )
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=NamedPath())
 @click.option("--perfetto", is_flag=True, help="A timeline for ui.perfetto.dev.")
 @click.option(
     "--csv", is_flag=True, help="Tables: steps, gaps, syncs, kernels, what_ifs and findings."

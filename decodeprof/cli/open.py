@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from decodeprof.cli.options import PlainOption, debug_option, say
+from decodeprof.cli.options import NamedPath, PlainOption, debug_option, say
 from decodeprof.export.serve import PORT, link, serve_once
 
 _TIMELINE_ENDING = ".pftrace"
@@ -29,7 +29,7 @@ Examples:
     ssh -L 9001:127.0.0.1:9001 HOST
 """,
 )
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=NamedPath())
 @click.option("--no-browser", is_flag=True, help="Print the link, and open no browser.")
 @click.option(
     "--port",

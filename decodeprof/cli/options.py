@@ -31,17 +31,21 @@ class Output:
     colour: bool = True
 
 
-class NewPath(click.Path):
-    """A path to write to. Empty, as from an unset variable, it would be the current folder."""
+class NamedPath(click.Path):
+    """A path. Empty, as from an unset variable, it would be the current folder."""
 
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
+    def __init__(self, *, file_okay: bool = True) -> None:
+        super().__init__(path_type=Path, file_okay=file_okay)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path."""
         if value == "":
             self.fail("it is empty", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class NewPath(NamedPath):
+    """A path to write to."""
 
 
 class FiniteRange(click.FloatRange):

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import click
 
-from decodeprof.cli.options import say
+from decodeprof.cli.options import NamedPath, say
 from decodeprof.errors import InputError, UsageError
 
 if typing.TYPE_CHECKING:
@@ -63,7 +63,7 @@ def page_options(function: F) -> F:
         click.option("--no-html", is_flag=True, help="Write no page."),
         click.option(
             "--html",
-            type=click.Path(path_type=Path),
+            type=NamedPath(),
             metavar="PATH",
             help="Write the page to PATH; by default it goes into the recording, or for a trace "
             "below decodeprof-runs.",

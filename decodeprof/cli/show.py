@@ -11,6 +11,7 @@ from decodeprof.report.blocks import View
 
 WIDEST = 120
 """Lines longer than this are hard to follow; a wider terminal is not filled unless asked."""
+UNKNOWN_WIDTH = 80
 
 
 def show_diagnosis(diagnosis: Diagnosis, output: Output) -> None:
@@ -34,7 +35,8 @@ def show_view(view: View, output: Output) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # not a notebook's or a test's own
         # A terminal that cannot write "µ" gets a "?"; it must not get a traceback.
         sys.stdout.reconfigure(errors="replace")
-    width = output.width or min(Console(file=sys.stdout).width, WIDEST)
+    # A terminal may say that it has no columns, where nobody told it how many.
+    width = output.width or min(Console(file=sys.stdout).width or UNKNOWN_WIDTH, WIDEST)
     console = Console(file=sys.stdout, width=width, no_color=None if output.colour else True)
     render(view, console)
 

@@ -130,8 +130,10 @@ def test_analysis_imports_no_torch(trace: Path) -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_pipe_gets_80_columns_and_no_escape(trace: Path) -> None:
-    out = shell(["analyze", str(trace)], COLUMNS="", NO_COLOR="").stdout.decode()
+# A terminal of which nothing is known may say that it has 0 columns.
+@pytest.mark.parametrize("columns", ["", "0"])
+def test_a_pipe_gets_80_columns_and_no_escape(columns: str, trace: Path) -> None:
+    out = shell(["analyze", str(trace)], COLUMNS=columns, NO_COLOR="").stdout.decode()
     assert out == text(view(decodeprof.analyze(trace)), width=80)
 
 

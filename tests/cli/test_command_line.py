@@ -226,6 +226,33 @@ def test_an_error_of_a_file_is_not_taken_for_one_of_stdout(capsys: Capture) -> N
     assert "did not foresee" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["analyze", ""],
+        ["check", "", "--max-syncs", "1"],
+        ["compare", "", ""],
+        ["export", "", "--csv"],
+        ["open", ""],
+    ],
+)
+def test_an_empty_path_is_not_the_current_folder(arguments: list[str], capsys: Capture) -> None:
+    assert run(group, arguments) == 2
+    assert "it is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)])
+def test_a_stream_that_the_caller_closed_leads_nowhere(closed: tuple[int, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "decodeprof", "explain"],
+        preexec_fn=lambda: [os.close(number) for number in closed],
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert bool(done.stdout) == (1 not in closed)
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [["--help"], ["explain"], ["explain", "--json"]])
 def test_a_full_device(arguments: list[str]) -> None:
