@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any, Literal
 
 import msgspec
@@ -24,9 +23,10 @@ from decodeprof.ingest.columns import Grown
 from decodeprof.ingest.gather import IMPOSSIBLE_NS, Rows, table_of
 from decodeprof.ingest.number_scan import Runs, Text
 from decodeprof.ingest.salvage import UNREADABLE
-from decodeprof.model.trace import I64, NONE, Bool
+from decodeprof.model.trace import I64, NONE
 
 _BETWEEN = b",\n  "
+_ZERO = ord("0")
 # Where the first key of an event and the value of its phase are, counted from its brace.
 _KEY_AT, _PHASE_AT = 7, 13
 _FIRST = re.compile(rb'\{\n    "ph": "X"[^{}]*?\n    "ts": [\d.]+(?P<to_length>,\s+"dur": )\d')
@@ -83,6 +83,26 @@ class _NotUnderstoodError(Exception):
     """A block has to be parsed."""
 
 
+class _Forms(dict[bytes, int]):
+    """The index of each form; a new one that is looked up gets the next index, and is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.new: list[bytes] = []
+        """Those met for the first time, and not parsed yet."""
+
+    def __missing__(self, form: bytes) -> int:
+        index = self[form] = len(self)
+        self.new.append(form)
+        return index
+
+    def drop_new(self) -> None:
+        """Forget those that were not parsed."""
+        for form in self.new:
+            del self[form]
+        self.new = []
+
+
 @dataclass(frozen=True)
 class _Places:
     """Where the numbers are, as a file's first events show it."""
@@ -111,7 +131,7 @@ class KinetoLines:
         self._forget()
 
     def _forget(self) -> None:
-        self._forms: dict[bytes, int] = {}
+        self._forms = _Forms()
         self._table, self._row = Grown(np.dtype(np.int8)), Grown(np.dtype(np.int64))
         self._sources = {name: Grown(np.dtype(np.int8)) for name in ("external", "correlation")}
         # A row of each form, with names and threads in terms of the rows' own.
@@ -157,13 +177,13 @@ class KinetoLines:
         numbers = self._numbers(text, block, newlines, lines, begin, which) if len(which) else {}
         for mark, runs in numbers.items():
             text.blank(runs, mark)
-        texts = text.pieces(begin)
-        _check_flows(_chosen(texts, flow))
+        _check_flows(text, begin[:-1][flow], begin[1:][flow])
         # What begins otherwise ("name", or another phase) is parsed.
-        parsed = _parsed(_chosen(texts, ~(flow | complete)))
+        others = ~(flow | complete)
+        parsed = _parsed(b"".join(text.pieces(begin[:-1][others], begin[1:][others])))
         if any(e.ph == "X" and table_of(e.cat) in _JOINED for e in parsed):
             raise _NotUnderstoodError  # They would come behind others that they precede.
-        forms = self._forms_of([texts[i] for i in which.tolist()])
+        forms = self._forms_of(text.pieces(begin[:-1][complete], begin[1:][complete]))
         table = self._table.rows(forms)
         if (table == _UNUSABLE).any():
             raise _NotUnderstoodError
@@ -174,7 +194,7 @@ class KinetoLines:
             if len(rows):
                 self._add(name, forms[rows], rows, numbers)
         self._rows.add(parsed)
-        self._rows.events += len(texts) - len(parsed)
+        self._rows.events += len(lines) - 1 - len(parsed)
 
     def _numbers(
         self, text: Text, block: memoryview, newlines: I64, lines: I64, begin: I64, complete: I64
@@ -235,17 +255,20 @@ class KinetoLines:
         if len(self._forms) > _MOST_FORMS:
             self._forget()
         known = self._forms
+        forms = np.fromiter(map(known.__getitem__, texts), np.int64, len(texts))
+        new = len(known.new)
+        self._new_forms += new
         try:
-            return np.fromiter(map(known.__getitem__, texts), np.int64, len(texts))
-        except KeyError:
-            unknown = [form is None for form in map(known.get, texts)]
-            new = list(dict.fromkeys(compress(texts, unknown)))
-        self._new_forms += len(new)
-        if len(new) > max(_MOST_LEARNT, len(texts) // 2):
-            self._parse(new[:_MOST_LEARNT])
-            raise _NotUnderstoodError
-        self._parse(new)
-        return np.fromiter(map(known.__getitem__, texts), np.int64, len(texts))
+            if new > max(_MOST_LEARNT, len(texts) // 2):
+                self._parse(known.new[:_MOST_LEARNT])
+                known.new = known.new[_MOST_LEARNT:]
+                raise _NotUnderstoodError
+            if new:
+                self._parse(known.new)
+                known.new = []
+        finally:
+            known.drop_new()
+        return forms
 
     def _parse(self, forms: list[bytes]) -> None:
         """Parse new forms, each with our numbers in its blanks."""
@@ -282,7 +305,6 @@ class KinetoLines:
         self._row.extend(np.array(rows, np.int64))
         for name, marks in sources.items():
             self._sources[name].extend(np.array(marks, np.int8))
-        self._forms.update(zip(forms, range(len(self._forms), len(self._table)), strict=True))
 
     def _learn_correlation(self, form: bytes) -> None:
         """Keep how far behind the last number before it a correlation lies."""
@@ -316,10 +338,9 @@ def _event_lines(text: Text, newlines: I64) -> I64:
     Raises:
         _NotUnderstoodError: the block does not begin and end with one.
     """
-    braces = np.flatnonzero(
-        (newlines[1:] - newlines[:-1] == len("  {\n")) & (text.data[newlines[1:] - 1] == ord("{"))
-    )
-    lines = np.concatenate(([0], braces + 1))
+    short = np.flatnonzero(newlines[1:] - newlines[:-1] == len("  {\n")) + 1
+    braces = short[text.data[newlines[short] - 1] == ord("{")]
+    lines = np.concatenate(([0], braces))
     if len(newlines) < 2 or newlines[0] != 1 or lines[-1] != len(newlines) - 1:
         raise _NotUnderstoodError
     return lines
@@ -328,10 +349,6 @@ def _event_lines(text: Text, newlines: I64) -> I64:
 def _inside(at: I64, starts: I64, ends: I64) -> I64:
     """Places that are looked at, kept inside their events."""
     return np.clip(at, starts + 8, ends)
-
-
-def _chosen(texts: list[bytes], which: Bool) -> bytes:
-    return b"".join(compress(texts, which.tolist()))
 
 
 def _list(text: bytes) -> bytes:
@@ -345,11 +362,41 @@ def _parsed(text: bytes) -> list[kineto.Event]:
         raise _NotUnderstoodError from None
 
 
-def _check_flows(text: bytes) -> None:
+def _check_flows(text: Text, begin: I64, end: I64) -> None:
+    """Of texts that differ in their digits alone the first one is parsed, and each other text.
+
+    Raises:
+        _NotUnderstoodError: one of them is no JSON of a flow.
+    """
+    length = end - begin
+    parsed: list[bytes] = []
+    for size in np.unique(length).tolist():
+        texts = text.rows(begin[length == size], size)
+        lowest, span = _as_sound(texts[0])
+        alike = texts - lowest <= span
+        parsed.append(texts[0].tobytes())
+        if not alike.all():
+            parsed.append(texts[~alike.all(axis=1)].tobytes())
     try:
-        _FLOWS.decode(_list(text))
+        _FLOWS.decode(_list(b"".join(parsed)))
     except UNREADABLE:
         raise _NotUnderstoodError from None
+
+
+def _as_sound(text: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """The lowest byte at each place, and how far above it others may be, so that JSON stays JSON.
+
+    A digit may be another one, but none gets a zero at its front that it had not.
+    """
+    lowest, span = text.copy(), np.zeros_like(text)
+    digit = text - np.uint8(_ZERO) <= 9
+    if not (text == ord("\\")).any():  # Digits behind it may be half of a character.
+        lowest[digit], span[digit] = _ZERO, 9
+        first = digit.copy()
+        first[1:] &= ~digit[:-1] & (text[:-1] != ord("."))
+        lowest[first] = np.minimum(text[first], _ZERO + 1)
+        span[first] = np.where(text[first] == _ZERO, 0, 8)
+    return lowest, span
 
 
 def _place_of(event: kineto.Event) -> int:

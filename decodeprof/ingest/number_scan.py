@@ -7,7 +7,6 @@ of numbers costs a few operations of numpy, whatever their digits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,6 @@ _MOST_DIGITS = 2 * _WIDTH
 _PLACES = 3
 # So that eight bytes can be taken behind any place.
 _PADDING = bytes(4 * _WIDTH)
-# Pieces that are copied together: they fit what the processor holds, and the allocator keeps.
-_AT_ONCE = 128
 _ZERO, _POINT = ord("0"), ord(".")
 # µs of more than this may not fit int64 as ns.
 _MOST_US = 2**62 // 1000
@@ -35,10 +32,10 @@ def _each(byte: int) -> np.uint64:
 
 _ZEROS, _ONES, _LOW, _CARRY, _HIGH = (_each(b) for b in (_ZERO, 0x01, 0x7F, 0x76, 0x80))
 _PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
-_ONE, _SEVEN = np.uint64(1), np.uint64(7)
+_ONE, _SEVEN, _TOP = np.uint64(1), np.uint64(7), np.uint64(56)
 _TENS = 10 ** np.arange(_WIDTH + 1, dtype=np.int64)
-# The low bytes of a word, by their number.
-_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(_WIDTH + 1)], np.uint64)
+# Moves so many low bytes of a word to its top.
+_UP = np.array([256 ** (_WIDTH - n) % 2**64 for n in range(_WIDTH + 1)], np.uint64)
 
 
 @dataclass
@@ -77,7 +74,8 @@ class Text:
         if self.size + len(_PADDING) > len(self._held):
             self._held = bytearray(self.size + len(_PADDING))
             self._found = np.empty(len(self._held), np.bool_)
-        self._held[: self.size] = text
+        with memoryview(self._held) as held:  # A bytearray would copy the text once more.
+            held[: self.size] = text
         self._held[self.size : self.size + len(_PADDING)] = _PADDING
         self.data = np.frombuffer(self._held, np.uint8, self.size + len(_PADDING))
         words: Any = np.ndarray((self.size + len(_PADDING) - _WIDTH + 1,), "<u8", self._held,
@@ -90,15 +88,20 @@ class Text:
         np.equal(self.data[: self.size], byte, out=found)
         return np.flatnonzero(found)
 
-    def pieces(self, cuts: I64) -> list[bytes]:
-        """What lies between each two of the places, one after the other."""
-        found: list[bytes] = []
+    def pieces(self, begin: I64, end: I64) -> list[bytes]:
+        """What lies between each two places."""
         with memoryview(self._held) as held:
-            for first in range(0, len(cuts) - 1, _AT_ONCE):
-                some = cuts[first : first + _AT_ONCE + 1]
-                text = bytes(held[int(some[0]) : int(some[-1])])
-                found += [text[a:b] for a, b in pairwise((some - some[0]).tolist())]
+            ends = end.tolist()
+            return [held[a:b].tobytes() for a, b in zip(begin.tolist(), ends, strict=True)]
+
+    def rows(self, begin: I64, size: int) -> NDArray[np.uint8]:
+        """The bytes from each place on, a row of `size` for each; they lie in the text."""
+        found: NDArray[np.uint8] = self._windows(size)[begin].view(np.uint8).reshape(-1, size)
         return found
+
+    def _windows(self, size: int) -> Any:
+        """The `size` bytes from every place on, each as one value."""
+        return np.ndarray((self.size - size + 1,), f"V{size}", self._held, strides=(1,))
 
     def numbers(self, begin: I64) -> Runs:
         """The digits from each place on: up to 16, without a zero before others."""
@@ -142,39 +145,45 @@ class Text:
 
     def blank(self, runs: Runs, byte: int) -> None:
         """Write one byte all over each run."""
-        begin, length = runs.begin, runs.length
-        filled = _each(byte)
-        whole = length >= _WIDTH
-        if whole.any():
-            first, last = begin[whole], runs.end[whole] - _WIDTH
-            self.words[first] = filled
-            self.words[last] = filled
-            between = last - first > _WIDTH
-            if between.any():
-                self.words[first[between] + _WIDTH] = filled
-        some = np.flatnonzero(~whole & (length > 0))
-        if len(some):
-            places, masks = begin[some], _MASKS[length[some]]
-            self.words[places] = (self.words[places] & ~masks) | (filled & masks)
+        for size in np.flatnonzero(np.bincount(runs.length)).tolist():
+            if size:
+                which = runs.length == size
+                self._windows(size)[runs.begin[which]] = np.void(bytes([byte]) * size)
 
 
 def _leading_count(words: U64) -> I64:
     """Bytes of each word that are digits, from the text's first one on, before any other."""
-    digits = words ^ _ZEROS
-    others = (((digits & _LOW) + _CARRY) | digits) & _HIGH
-    lowest = others & (~others + _ONE)
-    below = ((lowest - _ONE) & _ONES) * _ONES >> np.uint64(56)
-    count: I64 = below.astype(np.int64) - (others != 0)
-    return count
+    return _digits_below(words ^ _ZEROS).view(np.int64)
+
+
+def _digits_below(digits: U64) -> U64:
+    """The same of words whose zeros are 0."""
+    others = digits & _LOW
+    others += _CARRY
+    others |= digits
+    others &= _HIGH
+    # Each bit below the lowest of them, then one bit for each whole byte of those.
+    below = others - _ONE
+    below &= ~others
+    below >>= _SEVEN
+    below &= _ONES
+    below *= _ONES
+    below >>= _TOP
+    return below
 
 
 def _leading(words: U64) -> tuple[I64, I64]:
     """The value of those digits, and how many they are."""
-    count = _leading_count(words)
+    digits = words ^ _ZEROS
+    count = _digits_below(digits)
     # Moved to the word's end, so that the last digit is the last byte; zeros come before.
-    shift = ((_WIDTH - count) * 8).astype(np.uint64)
-    digits = np.where(count > 0, (words ^ _ZEROS) << (shift & np.uint64(63)), np.uint64(0))
-    digits = (digits * np.uint64(2561)) >> np.uint64(8)
-    digits = ((digits & _PAIRS) * np.uint64(6553601)) >> np.uint64(16)
-    digits = ((digits & _FOURS) * np.uint64(42949672960001)) >> np.uint64(32)
-    return digits.astype(np.int64), count
+    digits *= _UP[count.view(np.int64)]
+    digits *= np.uint64(2561)
+    digits >>= np.uint64(8)
+    digits &= _PAIRS
+    digits *= np.uint64(6553601)
+    digits >>= np.uint64(16)
+    digits &= _FOURS
+    digits *= np.uint64(42949672960001)
+    digits >>= np.uint64(32)
+    return digits.view(np.int64), count.view(np.int64)

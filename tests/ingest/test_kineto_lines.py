@@ -7,8 +7,10 @@ import io
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from decodeprof.ingest import kineto_lines, torch_trace
+from decodeprof.ingest import kineto_events, kineto_lines, torch_trace
 from decodeprof.ingest.byte_source import PlainSource
 from decodeprof.ingest.gather import Rows
 from decodeprof.ingest.kineto_lines import KinetoLines
@@ -170,6 +172,51 @@ def test_what_is_not_understood_is_left_to_the_parser(odd: bytes) -> None:
     good = event(b'"External id": 1, "Ev Idx": 1')
     assert taken(good, good) is not None
     assert taken(good, odd, good) is None
+
+
+def flow(value: bytes) -> bytes:
+    return b'{\n    "ph": "s", "id": ' + value + b', "ts": 2\n  }'
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sound"),
+    [
+        (b"123", b"907", True),
+        (b"100", b"012", False),
+        (b"-10", b"-01", False),
+        (b"1.20", b"1.02", True),
+        (b"0.5", b"9.7", True),
+        (b"1e5", b"1e9", True),
+        (b"12", b"1x", False),
+        (b"12", b"1:", False),
+        (b"12", b"1/", False),
+        (b'"1"', b'"x"', True),
+        (b'"a0"', b'"a7"', True),
+        (b'"\\ud700"', b'"\\ud800"', False),
+        (b"[1]", b"[1}", False),
+    ],
+)
+def test_flows_like_a_sound_one_are_sound(first: bytes, second: bytes, sound: bool) -> None:
+    good = event(b'"External id": 1')
+    assert (taken(good, flow(first), flow(second)) is not None) is sound
+    assert (taken(good, flow(second), flow(first)) is not None) is sound
+
+
+@given(
+    st.sampled_from(
+        [b'-105, "a": [1.05, 1e05, "90"], "b": 0', b'1, "a": ["\\u0041", "\\ud83d\\ude00"]']
+    ),
+    st.integers(0, 120),
+    st.one_of(st.integers(9, 255), st.sampled_from(b'0123456789."-e')),
+)
+def test_a_flow_that_was_changed_is_not_taken_unless_it_is_sound(
+    value: bytes, place: int, byte: int
+) -> None:
+    whole = flow(value)
+    changed = bytearray(whole)
+    changed[place % len(whole)] = byte
+    if taken(event(b'"External id": 1'), whole, bytes(changed)) is not None:
+        kineto_events.EVENTS.decode(b"[" + changed + b"]")
 
 
 def test_a_number_inside_a_text_is_none_of_the_counted() -> None:

@@ -63,8 +63,14 @@ def test_places_and_pieces(joined: bytes, byte: int) -> None:
     places = text.places(byte)
     assert places.tolist() == [i for i, b in enumerate(joined) if b == byte]
     cuts = np.concatenate(([0], places, [len(joined)]))
-    assert b"".join(text.pieces(cuts)) == joined
-    assert text.pieces(cuts)[1:] == [bytes([byte]) + t for t in joined.split(bytes([byte]))[1:]]
+    pieces = text.pieces(cuts[:-1], cuts[1:])
+    assert b"".join(pieces) == joined
+    assert pieces[1:] == [bytes([byte]) + t for t in joined.split(bytes([byte]))[1:]]
+
+
+def test_rows_are_the_bytes_from_each_place() -> None:
+    rows = held(b"abcdefgh").rows(np.array([0, 5, 2]), 3)
+    assert [row.tobytes() for row in rows] == [b"abc", b"fgh", b"cde"]
 
 
 @given(st.lists(st.binary(max_size=24), min_size=1, max_size=20))
