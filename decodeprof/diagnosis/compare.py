@@ -22,14 +22,18 @@ def compare(before: Diagnosis, after: Diagnosis) -> Comparison:
     prediction, why_not = _prediction(before, after)
     codes_before = {f.code for f in before.findings}
     codes_after = {f.code for f in after.findings}
+    # A rule that could not look has not found that there is nothing.
+    gone = codes_before - codes_after - {rule.code for rule in after.skipped}
+    came = codes_after - codes_before - {rule.code for rule in before.skipped}
     return Comparison(
         before=before.source.name,
         after=after.source.name,
         bound_before=before.verdict.bound_by,
         bound_after=after.verdict.bound_by,
         measures=_measures(before, after),
-        gone=sorted(codes_before - codes_after),
-        came=sorted(codes_after - codes_before),
+        gone=sorted(gone),
+        came=sorted(came),
+        untold=sorted((codes_before ^ codes_after) - gone - came),
         stayed=sorted(codes_before & codes_after),
         prediction=prediction,
         why_no_prediction=why_not,
@@ -114,6 +118,8 @@ def _prediction(before: Diagnosis, after: Diagnosis) -> tuple[Prediction | None,
     if one is None or two is None:
         return None, "one of the two has no decode steps"
     change = _change(one, two)
+    if change is None and None in (one.kernels, two.kernels):
+        return None, "what was changed is read off the counts, which are not known on both sides"
     if change is None:
         return None, "none of the changes that are predicted was made, as far as the counts show"
     told: WhatIf | None = getattr(before.what_if, change)
@@ -142,7 +148,7 @@ def _change(one: StepFigures, two: StepFigures) -> str | None:
     graphed = (one.graph_launches or 0) < 1 <= (two.graph_launches or 0) and (
         two.launches or 0
     ) < GRAPHED_SHARE * (one.launches or 0)
-    unsynced = (two.syncs or 0) < (one.syncs or 0)
+    unsynced = one.syncs is not None and two.syncs is not None and two.syncs < one.syncs
     if graphed:
         return "all" if fused else "cuda_graph"
     if fused:

@@ -49,6 +49,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Codes of findings that only the first one has."""
     came: list[str]
     stayed: list[str]
+    untold: list[str] = []
+    """Codes of findings of one, of which the other's recording could not tell."""
     prediction: Prediction | None
     why_no_prediction: str | None
     caveats: list[str]

@@ -29,6 +29,10 @@ _CHANGES = {
 }
 
 
+_AS_LONG = (units.ratio(1), units.ratio(1.001))
+"""How a ratio is written that is none."""
+
+
 def comparison_view(comparison: Comparison) -> View:
     """Lay a comparison out for reading."""
     title = (
@@ -60,6 +64,8 @@ def _headline(comparison: Comparison) -> str:
     if step.within_spread:
         return f"No difference that can be told from chance: {before} a step before, {after} after."
     ratio = step.before / step.after if step.after < step.before else step.after / step.before
+    if units.ratio(ratio) in _AS_LONG:
+        return f"No difference: {before} a step before, {after} after{kind}."
     word = "faster" if step.after < step.before else "slower"
     return f"{units.ratio(ratio)} {word}: {before} a step before, {after} after{kind}."
 
@@ -154,6 +160,9 @@ def _findings_section(comparison: Comparison) -> Section:
             ("stayed", comparison.stayed),
         )
     ]
+    if comparison.untold:
+        told = line(", ".join(comparison.untold))
+        facts.append(Fact("unknown", told, line("found in one; the other could not tell")))
     bound = f"{comparison.bound_before} → {comparison.bound_after}"
     return Section("findings", "Findings", (Facts((Fact("bound by", line(bound)), *facts)),))
 

@@ -57,6 +57,31 @@ def test_the_change_is_read_off_the_counts(after: dict[str, object], change: str
     assert found.in_range
 
 
+def test_counts_that_are_unknown_show_no_change() -> None:
+    found = compare(full(), with_step(full(), kernels=None, launches=None))
+    assert found.prediction is None
+    assert "not known on both sides" in (found.why_no_prediction or "")
+    before = msgspec.structs.replace(full(), what_if=predicting("no_syncs", 1_050))
+    assert compare(before, with_step(full(), syncs=None)).prediction is None
+
+
+def test_a_finding_that_the_other_could_not_look_for_has_not_gone() -> None:
+    codes = sorted({finding.code for finding in full().findings})
+    untold = [d.Skipped(code=code, reason="no trace", capture="one") for code in codes[1:]]
+    blind = msgspec.structs.replace(full(), findings=[], skipped=untold)
+    found = compare(full(), blind)
+    assert (found.gone, found.untold) == (codes[:1], codes[1:])
+    other = compare(blind, full())
+    assert (other.came, other.untold) == (codes[:1], codes[1:])
+    assert "could not tell" in text(comparison_view(found), width=100)
+
+
+def test_times_without_a_spread_that_are_alike_are_no_difference() -> None:
+    alone = with_step(full(), unprofiled_ns=None, profiled_ns=1_000_000)
+    near = with_step(full(), unprofiled_ns=None, profiled_ns=1_001_000)
+    assert "No difference: " in text(comparison_view(compare(alone, near)), width=100)
+
+
 def test_a_prediction_outside_its_range_is_said_to_be() -> None:
     before = msgspec.structs.replace(full(), what_if=predicting("no_syncs", 2_000))
     found = compare(before, with_step(full(), unprofiled_ns=took(1_000), syncs=0.0)).prediction
