@@ -66,13 +66,16 @@ def test_counts_that_are_unknown_show_no_change() -> None:
 
 
 def test_a_finding_that_the_other_could_not_look_for_has_not_gone() -> None:
-    codes = sorted({finding.code for finding in full().findings})
-    untold = [d.Skipped(code=code, reason="no trace", capture="one") for code in codes[1:]]
-    blind = msgspec.structs.replace(full(), findings=[], skipped=untold)
-    found = compare(full(), blind)
-    assert (found.gone, found.untold) == (codes[:1], codes[1:])
-    other = compare(blind, full())
-    assert (other.came, other.untold) == (codes[:1], codes[1:])
+    (finding,) = full().findings
+    seen = msgspec.structs.replace(
+        full(), findings=[finding, msgspec.structs.replace(finding, code="graph-missing")]
+    )
+    untold = d.Skipped(code="graph-missing", reason="no trace", capture="one")
+    blind = msgspec.structs.replace(full(), findings=[], skipped=[untold])
+    found = compare(seen, blind)
+    assert (found.gone, found.came, found.untold) == ([finding.code], [], ["graph-missing"])
+    other = compare(blind, seen)
+    assert (other.gone, other.came, other.untold) == ([], [finding.code], ["graph-missing"])
     assert "could not tell" in text(comparison_view(found), width=100)
 
 
