@@ -66,6 +66,9 @@ def command(
         raise UsageError("`--workers` are this machine's; `--scheduler` has workers of its own")
     if not out:
         raise UsageError("`--out` is empty")
+    if not all(sources):
+        # As from an unset variable; it would be the current folder.
+        raise UsageError("one of the names of traces is empty")
     check_installed()
     from decodeprof.fleet.cluster import cluster
     from decodeprof.fleet.run import roll_up_all

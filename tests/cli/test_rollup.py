@@ -68,8 +68,10 @@ def test_the_command_line_imports_none_of_its_packages() -> None:
         ([], "missing argument"),
         (["a.json"], "missing option `--out`"),
         (["a.json", "--out", ""], "`--out` is empty"),
+        (["a.json", "", "--out", "t"], "one of the names of traces is empty"),
         (["a", "--out", "t", "--workers", "2", "--scheduler", "tcp://x:1"], "workers of its own"),
         (["nothing-*.json", "--out", "t"], "names no trace"),
+        (["nothing.json", "--out", "t"], "nothing of that name is there"),
     ],
 )
 def test_asked_wrongly(
