@@ -26,6 +26,10 @@ from decodeprof.errors import (
 
 _CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 """What writing to stdout may end in, when what it leads to is full or broken."""
+_CANNOT_REACH = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP}
+)
+"""What a path may end in that the user named, wherever it is first looked at."""
 
 
 @dataclass
@@ -54,12 +58,7 @@ def run(group: click.Group, arguments: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except OSError as error:
-        # Files are named in their errors; what has no name is stdout.
-        if error.filename is not None or error.errno not in _CANNOT_WRITE:
-            return _unforeseen(error, session)
-        _give_stdout_up()
-        print_error(_cannot_write(error))
-        return EXIT_COULD_NOT
+        return _of_the_system(error, session)
     # The last resort: a fault of decodeprof's own must end in a message too, and is reported.
     except Exception as error:
         return _unforeseen(error, session)
@@ -77,6 +76,20 @@ def _open_what_is_closed() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
+def _of_the_system(error: OSError, session: Session) -> int:
+    """Files are named in their errors; what has no name is stdout."""
+    if error.filename is not None and error.errno in _CANNOT_REACH:
+        if session.debug:
+            click.echo(traceback.format_exc(), err=True, nl=False)
+        print_error(_cannot_reach(error))
+        return EXIT_COULD_NOT
+    if error.filename is not None or error.errno not in _CANNOT_WRITE:
+        return _unforeseen(error, session)
+    _give_stdout_up()
+    print_error(_cannot_write(error))
+    return EXIT_COULD_NOT
+
+
 def _unforeseen(error: Exception, session: Session) -> int:
     if session.debug:
         click.echo(traceback.format_exc(), err=True, nl=False)
@@ -90,6 +103,14 @@ def _give_stdout_up() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
         return  # It leads to no file of the system, so nothing is written at the end.
+
+
+def _cannot_reach(error: OSError) -> DecodeprofError:
+    return DecodeprofError(
+        f"cannot reach `{os.fsdecode(error.filename)}`",
+        why=error.strerror or "",
+        hint="name another place, or see to its permissions",
+    )
 
 
 def _cannot_write(error: OSError) -> DecodeprofError:

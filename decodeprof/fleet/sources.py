@@ -137,7 +137,7 @@ def find_sources(patterns: Sequence[str]) -> list[Source]:
         if not sources:
             raise UsageError(
                 f"`{pattern}` names no trace",
-                why="nothing of that name is there, or what is there holds no trace",
+                why="nothing of that name is there, or no trace in it that may be read",
                 hint=f"a trace's name ends in {', '.join(TRACES)}",
             )
         found |= {source.url: source for source in sources}

@@ -226,6 +226,17 @@ def test_an_error_of_a_file_is_not_taken_for_one_of_stdout(capsys: Capture) -> N
     assert "did not foresee" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENAMETOOLONG])
+def test_a_path_that_cannot_be_reached_is_no_fault_of_decodeprof(
+    number: int, capsys: Capture
+) -> None:
+    assert run(raising(OSError(number, os.strerror(number), "locked/x.html")), ["fail"]) == 1
+    assert capsys.readouterr().err == (
+        f"error: cannot reach `locked/x.html`\n  {os.strerror(number)}\n"
+        "hint: name another place, or see to its permissions\n"
+    )
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
