@@ -370,7 +370,7 @@ def _check_flows(text: Text, begin: I64, end: I64) -> None:
     """
     length = end - begin
     parsed: list[bytes] = []
-    for size in np.unique(length).tolist():
+    for size in set(length.tolist()):
         texts = text.rows(begin[length == size], size)
         lowest, span = _as_sound(texts[0])
         alike = texts - lowest <= span

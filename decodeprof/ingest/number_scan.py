@@ -34,8 +34,9 @@ _ZEROS, _ONES, _LOW, _CARRY, _HIGH = (_each(b) for b in (_ZERO, 0x01, 0x7F, 0x76
 _PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _ONE, _SEVEN, _TOP = np.uint64(1), np.uint64(7), np.uint64(56)
 _TENS = 10 ** np.arange(_WIDTH + 1, dtype=np.int64)
-# Moves so many low bytes of a word to its top.
+# Moves so many low bytes of a word to its top; and those that are there already.
 _UP = np.array([256 ** (_WIDTH - n) % 2**64 for n in range(_WIDTH + 1)], np.uint64)
+_AT_TOP = np.array([2**64 - 256 ** (_WIDTH - n) for n in range(_WIDTH + 1)], np.uint64)
 
 
 @dataclass
@@ -120,12 +121,14 @@ class Text:
 
     def numbers_before(self, end: I64) -> Runs:
         """The digits up to each place, counted back: up to 16; places must be at 16 or later."""
-        length = _leading_count(self.words[end - _WIDTH].byteswap())
+        value, length = _trailing(self.words[end - _WIDTH])
         full = np.flatnonzero(length == _WIDTH)
         if len(full):
-            length[full] += _leading_count(self.words[end[full] - _MOST_DIGITS].byteswap())
-        runs = self.numbers(end - length)
-        runs.keep(runs.end == end)
+            more, digits = _trailing(self.words[end[full] - _MOST_DIGITS])
+            value[full] += more * _TENS[_WIDTH]
+            length[full] += digits
+        runs = Runs(end - length, length, value)
+        runs.keep((self.data[runs.begin] != _ZERO) | (length == 1))
         return runs
 
     def times(self, begin: I64) -> Runs:
@@ -151,13 +154,25 @@ class Text:
                 self._windows(size)[runs.begin[which]] = np.void(bytes([byte]) * size)
 
 
-def _leading_count(words: U64) -> I64:
-    """Bytes of each word that are digits, from the text's first one on, before any other."""
-    return _digits_below(words ^ _ZEROS).view(np.int64)
+def _leading(words: U64) -> tuple[I64, I64]:
+    """The value of each word's digits, from the text's first one on, and how many they are."""
+    digits = words ^ _ZEROS
+    count = _digits_below(digits)
+    # Moved to the word's end, so that the last digit is the last byte; zeros come before.
+    digits *= _UP[count]
+    return _value(digits), count
 
 
-def _digits_below(digits: U64) -> U64:
-    """The same of words whose zeros are 0."""
+def _trailing(words: U64) -> tuple[I64, I64]:
+    """The same of the digits up to each word's end."""
+    digits = words ^ _ZEROS
+    count = _digits_below(digits.byteswap())
+    digits &= _AT_TOP[count]
+    return _value(digits), count
+
+
+def _digits_below(digits: U64) -> I64:
+    """Bytes of each word, from its lowest one on, before any that is above 9."""
     others = digits & _LOW
     others += _CARRY
     others |= digits
@@ -169,21 +184,17 @@ def _digits_below(digits: U64) -> U64:
     below &= _ONES
     below *= _ONES
     below >>= _TOP
-    return below
+    return below.view(np.int64)
 
 
-def _leading(words: U64) -> tuple[I64, I64]:
-    """The value of those digits, and how many they are."""
-    digits = words ^ _ZEROS
-    count = _digits_below(digits)
-    # Moved to the word's end, so that the last digit is the last byte; zeros come before.
-    digits *= _UP[count.view(np.int64)]
-    digits *= np.uint64(2561)
-    digits >>= np.uint64(8)
-    digits &= _PAIRS
-    digits *= np.uint64(6553601)
-    digits >>= np.uint64(16)
-    digits &= _FOURS
-    digits *= np.uint64(42949672960001)
-    digits >>= np.uint64(32)
-    return digits.view(np.int64), count.view(np.int64)
+def _value(digits: U64) -> I64:
+    """The number that each word's eight digits are."""
+    value = digits * np.uint64(2561)
+    value >>= np.uint64(8)
+    value &= _PAIRS
+    value *= np.uint64(6553601)
+    value >>= np.uint64(16)
+    value &= _FOURS
+    value *= np.uint64(42949672960001)
+    value >>= np.uint64(32)
+    return value.view(np.int64)
