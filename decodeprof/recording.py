@@ -16,11 +16,12 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import msgspec
 
 from decodeprof.errors import InputError
+from decodeprof.model.ceilings import Ceilings
 from decodeprof.model.graph_check import GraphCheck
 from decodeprof.model.ops import OpRecord
 
@@ -32,6 +33,8 @@ OPS_FILE = "operations.json.gz"
 """The operations of two decode steps, a `decodeprof.model.ops.OpRecord`."""
 NSYS_FILE = "nsys.sqlite"
 DIAGNOSIS_FILE = "diagnosis.json"
+MOST_STEPS = 10_000_000
+"""Of one call: a description of more is damaged, and tables by step would fill the memory."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,48 +82,13 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     l2_bytes: int | None = None
 
 
-class Ceilings(msgspec.Struct, frozen=True, kw_only=True):
-    """What this very device and host can do, measured in the recording; None: not measured."""
-
-    launch_ns: int | None = None
-    """Host time of an eager launch of an in-place add on one element (median)."""
-    graph_node_ns: int | None = None
-    """Time per node of a graph of 1,000 such kernels, kernel included."""
-    node_gap_ns: int | None = None
-    """What each activity of a graph costs beside its duration when launched by itself."""
-    node_gap_large_ns: int | None = None
-    """The same for kernels of many blocks, which hide much of it; None: as the others."""
-    node_gap_set_ns: int | None = None
-    """What a memset costs as a graph's node: the gaps on both sides of it; None: as the others."""
-    node_gap_copy_ns: int | None = None
-    """The same for a copy within the device."""
-    profiled_block_ps: float | None = None
-    """What a profiler adds to a kernel's duration for each of its blocks, in ps; None: nothing."""
-    node_gap_samples_ns: list[int] = []
-    """The same again and again while recording, the first right after the timing: `node_gap_ns`."""
-    graph_start_ns: int | None = None
-    """Device time of a queued graph before its first node."""
-    graph_launch_ns: int | None = None
-    """Host time of one graph launch call."""
-    kernel_latency_ns: int | None = None
-    """Launch call's start to kernel start on an idle device with an empty queue (p1)."""
-    copy_bytes_per_s: float | None = None
-    """Device-to-device copy, bytes read plus bytes written."""
-    read_bytes_per_s: float | None = None
-    queue_depth: int | None = None
-    """Launches that may be outstanding before a launch call blocks."""
-    matmul_flops_per_s: float | None = None
-    strided_elements_per_s: float | None = None
-    """Of an elementwise kernel over an expanded operand: it computes an address for each."""
-
-
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One unprofiled call of the target."""
 
     total_ns: int
     """Wall time of the call, closed by a device synchronisation."""
     tokens: int | None = None
-    steps: int = 0
+    steps: Annotated[int, msgspec.Meta(ge=0, le=MOST_STEPS)] = 0
     ttft_ns: int | None = None
     """Call's start until the second forward begins on the device, or the call ends: the prefill
     with what comes before and after it, and a ceiling of the time to the first token."""
@@ -186,7 +154,11 @@ class SyncPass(msgspec.Struct, frozen=True, kw_only=True):
 
     sites: list[Site] = []
     events: list[SyncEvent] = []
-    steps: int = 0  # decode steps in this pass
+    steps: Annotated[int, msgspec.Meta(ge=0, le=MOST_STEPS)] = 0  # decode steps in this pass
+
+    def __post_init__(self) -> None:
+        if any(not 0 <= event.site < len(self.sites) for event in self.events):
+            raise ValueError("a sync names a site that is not listed")
 
 
 class CudagraphSkip(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,9 +45,9 @@ from decodeprof.capture.node_graphs import (
 from decodeprof.capture.node_graphs import probe as probe_layers
 from decodeprof.capture.profiler import exported, new_profiler
 from decodeprof.capture.statistics import lower_median
+from decodeprof.model.ceilings import Ceilings
 from decodeprof.model.graph_nodes import NodeCosts, fitted, mixture, whole_gap
 from decodeprof.model.trace import ActivityKind
-from decodeprof.recording import Ceilings
 
 _LAUNCHES = 100
 _ROUNDS = 5

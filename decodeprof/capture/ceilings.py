@@ -16,7 +16,7 @@ import torch
 
 from decodeprof.capture.statistics import lower_median
 from decodeprof.capture.timing import new_event
-from decodeprof.recording import Ceilings
+from decodeprof.model.ceilings import Ceilings
 
 _NS_PER_MS = 1_000_000
 _NS_PER_S = 1_000_000_000

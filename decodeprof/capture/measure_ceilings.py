@@ -14,7 +14,7 @@ import torch
 from decodeprof.capture import ceilings
 from decodeprof.capture.calibration import GapProbe, calibrate
 from decodeprof.capture.hooks import ProfilerWatch
-from decodeprof.recording import Ceilings
+from decodeprof.model.ceilings import Ceilings
 
 
 class MeasuredCeilings(msgspec.Struct, frozen=True, kw_only=True):

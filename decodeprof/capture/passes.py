@@ -22,7 +22,8 @@ from decodeprof.capture.statistics import lower_median
 from decodeprof.capture.syncs import SyncCollector, gpu_trace, sync_debug
 from decodeprof.capture.timing import steady_samples
 from decodeprof.capture.watch import Counter
-from decodeprof.recording import TRACE_FILE, Ceilings, PassReport, SyncPass
+from decodeprof.model.ceilings import Ceilings
+from decodeprof.recording import TRACE_FILE, PassReport, SyncPass
 
 _FEWEST_STEPS = 12
 """Decode steps in a profile, at least; an eager step of 2,500 kernels makes 5 MB of trace."""

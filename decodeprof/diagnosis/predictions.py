@@ -13,12 +13,6 @@ import numpy as np
 
 from decodeprof.analysis.host import launching_thread
 from decodeprof.analysis.replay.build import Source, build_program, prepare
-from decodeprof.analysis.replay.changes import (
-    GraphCosts,
-    graph_costs,
-    memory_bound,
-    node_shifts,
-)
 from decodeprof.analysis.replay.errors import WITHHOLD_ABOVE_SHARE, reproduce
 from decodeprof.analysis.replay.exposed import exposed_costs
 from decodeprof.analysis.replay.fusable import Chain, fusable_chains
@@ -35,11 +29,10 @@ from decodeprof.analysis.replay.what_if import (
     what_ifs,
 )
 from decodeprof.diagnosis.evidence import Evidence
+from decodeprof.diagnosis.graph_costs import costs_of_graphs, gap_spread_ns, in_graph_ns
 from decodeprof.diagnosis.graph_measured import cannot_capture
 from decodeprof.model.diagnosis import Distribution, Range, Replay, WhatIf, WhatIfs
-from decodeprof.model.graph_nodes import NodeCosts
 from decodeprof.model.trace import I64, NONE
-from decodeprof.recording import Ceilings
 
 # A replay this near to the unprofiled step tells of it, though no host work had to be scaled.
 AS_TIMED_SHARE = 0.03
@@ -121,7 +114,7 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
     )
     reproduction = reproduce(source)
     error = reproduction.error_share if reproduction else None
-    costs = _graph_costs(evidence, source)
+    costs = costs_of_graphs(evidence, source)
     known = Predictions(
         replay=Replay(error_share=error, host_scale=None),
         outcomes=None,
@@ -138,20 +131,14 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
         return _withheld(
             known, f"replay misses the recorded device times by {100 * (error or 1):.1f} %"
         )
-    program = with_graph_times(
-        build_program(source, rows), evidence.trace, _graph_times(evidence, source)
-    )
-    found = Scales(None, None)
-    if unprofiled:
-        found = scales(program, unprofiled.median, _host_step_ns(evidence))
-        program = found.applied(program)
+    program, found = _in_unprofiled_time(evidence, source, rows, unprofiled)
     question = Question(
         program=program,
         roles=roles(evidence.trace, program),
         costs=costs,
         spread_share=_spread_share(unprofiled, evidence),
-        in_graph_ns=_in_graph_ns(evidence, program, costs),
-        gap_spread_ns=_gap_spread_ns(evidence),
+        in_graph_ns=in_graph_ns(evidence, program, costs),
+        gap_spread_ns=gap_spread_ns(evidence),
         cannot_capture=cannot_capture(evidence, program, _site_of_call(evidence)),
     )
     outcomes = what_ifs(question)
@@ -176,15 +163,17 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
     )
 
 
-def _graph_costs(evidence: Evidence, source: Source) -> GraphCosts:
-    ceilings = evidence.recording.ceilings if evidence.recording else None
-    return graph_costs(
-        source.delays,
-        measured_gap_ns=ceilings.node_gap_ns if ceilings else None,
-        measured_launch_ns=ceilings.graph_launch_ns if ceilings else None,
-        measured_start_ns=ceilings.graph_start_ns if ceilings else None,
-        measured_large_gap_ns=ceilings.node_gap_large_ns if ceilings else None,
+def _in_unprofiled_time(
+    evidence: Evidence, source: Source, rows: range, unprofiled: Distribution | None
+) -> tuple[Program, Scales]:
+    """The steps of these rows, and by what they were scaled."""
+    program = with_graph_times(
+        build_program(source, rows), evidence.trace, _graph_times(evidence, source)
     )
+    if unprofiled is None:
+        return program, Scales(None, None)
+    found = scales(program, unprofiled.median, _host_step_ns(evidence))
+    return found.applied(program), found
 
 
 def _graph_times(evidence: Evidence, source: Source) -> dict[bytes, GraphTimes]:
@@ -198,50 +187,6 @@ def _graph_times(evidence: Evidence, source: Source) -> dict[bytes, GraphTimes]:
         host_ns=timing.graph_host_ns,
         queued_ns=source.delays.queued_ns["graph"],
     )
-
-
-def _in_graph_ns(evidence: Evidence, program: Program, costs: GraphCosts) -> I64 | None:
-    """What activities of other kinds take more or less as nodes, where measured."""
-    ceilings = evidence.recording.ceilings if evidence.recording else None
-    if ceilings is None or ceilings.node_gap_ns is None:
-        return None
-    peak, traffic = ceilings.read_bytes_per_s, evidence.traffic
-    return node_shifts(
-        evidence.trace,
-        program,
-        node_costs(ceilings, gap_ns=costs.node_gap_ns),
-        hidden=memory_bound(evidence.trace, traffic, peak) if traffic and peak else None,
-    )
-
-
-def node_costs(ceilings: Ceilings, *, gap_ns: int) -> NodeCosts:
-    """What was measured of nodes; what was not, costs what other nodes do.
-
-    Args:
-        ceilings: of the recording.
-        gap_ns: of kernels of few blocks.
-    """
-
-    def known(measured_ns: float | None, otherwise_ns: float) -> float:
-        return otherwise_ns if measured_ns is None else float(measured_ns)
-
-    many = known(ceilings.node_gap_large_ns, gap_ns)
-    return NodeCosts(
-        few_ns=float(gap_ns),
-        many_ns=min(many, gap_ns),
-        set_ns=known(ceilings.node_gap_set_ns, gap_ns),
-        copy_ns=known(ceilings.node_gap_copy_ns, gap_ns),
-        block_ns=known(ceilings.profiled_block_ps, 0.0) / 1_000,
-    )
-
-
-def _gap_spread_ns(evidence: Evidence) -> int:
-    """How far the node gap was from the one that is used, at most, while recording."""
-    ceilings = evidence.recording.ceilings if evidence.recording else None
-    if ceilings is None or ceilings.node_gap_ns is None:
-        return 0
-    used = ceilings.node_gap_ns
-    return max((abs(each - used) for each in ceilings.node_gap_samples_ns), default=0)
 
 
 def _host_step_ns(evidence: Evidence) -> int | None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from decodeprof.capture.measure_ceilings import MeasuredCeilings
-from decodeprof.recording import Ceilings
+from decodeprof.model.ceilings import Ceilings
 
 
 def measured() -> MeasuredCeilings:

@@ -32,8 +32,9 @@ from decodeprof.capture.scrub import (
 from decodeprof.capture.statistics import half_interval_share, lower_median
 from decodeprof.capture.timing import slope_ns_per_token
 from decodeprof.capture.warmup import token_parameter
+from decodeprof.model.ceilings import Ceilings
 from decodeprof.model.trace import ActivityKind
-from decodeprof.recording import Ceilings, Run
+from decodeprof.recording import Run
 
 
 def test_the_lower_median_occurred() -> None:

@@ -11,10 +11,10 @@ from decodeprof.diagnosis.evidence import gather
 from decodeprof.diagnosis.judging import Case, Found, Outcome
 from decodeprof.diagnosis.load import Loaded
 from decodeprof.diagnosis.pipeline import case_of
+from decodeprof.model.ceilings import Ceilings
 from decodeprof.model.diagnosis import Finding
 from decodeprof.model.ops import OpRecord
 from decodeprof.recording import (
-    Ceilings,
     Device,
     Environment,
     Recording,

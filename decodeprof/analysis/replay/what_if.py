@@ -205,11 +205,15 @@ class _Teller:
             if kept.any()
             else "no wait is left in the step"
         )
+        # The floor is no surer than what it is made of.
+        gap_ns = max(costs.node_gap_ns - self.question.gap_spread_ns, 0)
+        floor_ns = (1 - GRAPH_SHARE) * device_floor_ns(self.question.for_graphs, gap_ns)
         large = "" if costs.large_gap_ns is None else f", {costs.large_gap_ns} ns at large kernels"
         return self._outcome(
             program,
             share=GRAPH_SHARE,
             least_ns=self._unsteady_ns(program),
+            floor_ns=round(floor_ns),
             assumes=(
                 "the step is captured whole and its activities run back to back with a gap of "
                 f"{costs.node_gap_ns} ns{large} ({_SOURCES[costs.source]}); {rest}."

@@ -412,7 +412,9 @@ def test_a_device_that_changes_its_speed_widens_what_a_graph_would_take() -> Non
     was, now = steady.cuda_graph.step_ns, unsteady.cuda_graph.step_ns
     assert now.expected == was.expected
     assert now.high - now.expected == pytest.approx(300 * nodes, abs=2)
-    assert now.low <= was.low
+    # The floor holds the gap as well, and is as unsure.
+    assert now.low <= was.low - 250 * nodes
+    assert was.low < steady.floor_ns
     assert unsteady.no_syncs == steady.no_syncs
 
 
