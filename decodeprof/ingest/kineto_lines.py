@@ -57,7 +57,7 @@ BLOCK_BYTES = 2 << 20
 once."""
 WORTH_BYTES = 96 << 20
 """From this size on forms are met often enough: to learn one takes as long as parsing some 20
-events, and each time that it is met again saves a fourth of an event's parsing."""
+events, and each time that it is met again saves two fifths of an event's parsing."""
 # Events for each new form, among so many in a row: where they are fewer, looking for forms ends.
 # The first ones make most of the forms of a loop known.
 _TRIAL_EVENTS, _FIRST_WORTH, _WORTH = 1 << 16, 5, 25
