@@ -55,15 +55,17 @@ def explain(error: BaseException, *, during: str, places: Places) -> Failed:
             why=why,
             hint="lower the batch or the length with `--arg`; nothing else may hold the GPU's "
             "memory: `nvidia-smi`",
+            message=message,
         )
     if isinstance(error, MemoryError) or _CPU_ALLOCATOR in message:
         return Failed(
             what=f"the machine ran out of memory {during}",
             why=why,
             hint="lower the batch, the length or the model's size",
+            message=message,
         )
     what = f"the target raised {type(error).__name__} {during}"
-    return Failed(what=what, why=why, hint=_hint(error, message))
+    return Failed(what=what, why=why, hint=_hint(error, message), message=message)
 
 
 IMPORTING = "while importing the script"

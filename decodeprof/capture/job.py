@@ -40,6 +40,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """For graph-check: the function that is the step; None: the decode forward."""
     buckets: list[str] = []
     """For graph-check: ``argument=1,2,4``, values that are captured for, one after the other."""
+    varied: str | None = None
+    """For a sweep: the argument that is its axis; no pass gives it another value."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
@@ -59,6 +61,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     why: str = ""
     hint: str = ""
     asked_wrongly: bool = False
+    message: str = ""
+    """What was raised, in its own words; part of `why`."""
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
@@ -87,10 +91,22 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordingStopped(TargetError):
-    """A recording that ended early; what had been recorded is in `directory`, if anything was."""
+    """A recording that ended early.
+
+    Attributes:
+        directory: holds what had been recorded; none: nothing was.
+        message: what the target raised, in its own words, of one or more lines; may be empty.
+    """
 
     def __init__(
-        self, what: str, *, why: str = "", hint: str = "", directory: Path | None = None
+        self,
+        what: str,
+        *,
+        why: str = "",
+        hint: str = "",
+        directory: Path | None = None,
+        message: str = "",
     ) -> None:
         super().__init__(what, why=why, hint=hint)
         self.directory = directory
+        self.message = message

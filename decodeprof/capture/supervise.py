@@ -116,8 +116,8 @@ def _stopped(outcome: Outcome, job: Job, spec: Spec, out: Path) -> Exception:
         # Before the first timed run there is nothing that a report could say.
         told_by = _told_by(out) if "timing" in kept else ""
         hint = "\n".join(filter(None, (told.hint, told_by)))
-        return RecordingStopped(told.what, why=why, hint=hint, directory=out)
-    return RecordingStopped(told.what, why=told.why, hint=told.hint)
+        return RecordingStopped(told.what, why=why, hint=hint, directory=out, message=told.message)
+    return RecordingStopped(told.what, why=told.why, hint=told.hint, message=told.message)
 
 
 def _told_by(out: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -21,6 +21,9 @@ from decodeprof.cli.options import (
 )
 from decodeprof.cli.sweep_values import buckets_of, histogram_of, vary_of
 from decodeprof.errors import UsageError
+
+if TYPE_CHECKING:
+    from decodeprof.model.sweep import Sweep
 
 BUDGET_S = 6.0
 """Of one point of a target: a sweep has many, and a curve needs each to a few percent only."""
@@ -179,7 +182,10 @@ def command(*, target: str | None, output: Output, **options: Any) -> None:
             kept = shlex.quote(str(out))
             say(f"what was measured is kept: the same command with `--out {kept}` goes on")
         raise
-    _tell(out, output, options, written=True)
+    sweep = _tell(out, output, options, written=True)
+    if any(point.failed for point in sweep.points):
+        kept = shlex.quote(str(out))
+        say(f"the same command with `--out {kept}` tries again what was left out")
     say(f"to see this again: decodeprof sweep --show {shlex.quote(str(out))}")
 
 
@@ -278,7 +284,8 @@ def _refuse_options(applies: tuple[str, ...], subject: str, hint: str) -> None:
             )
 
 
-def _tell(out: Path, output: Output, options: dict[str, Any], *, written: bool) -> None:
+def _tell(out: Path, output: Output, options: dict[str, Any], *, written: bool) -> Sweep:
+    """Show a sweep; it is given back."""
     import msgspec
 
     from decodeprof.cli.show import WIDEST, show_view, write_data
@@ -302,3 +309,4 @@ def _tell(out: Path, output: Output, options: dict[str, Any], *, written: bool) 
 
         width = output.width or min(Console().width, WIDEST)
         show_view(sweep_view(sweep, width=width), output)
+    return sweep

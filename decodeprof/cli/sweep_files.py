@@ -72,11 +72,17 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     about: About
     messages: list[Message]
 
-    def done(self) -> dict[int, set[str]]:
-        """By value, the kinds of message about it."""
+    def done(self, *, failed_before: int = 0) -> dict[int, set[str]]:
+        """By value, the kinds of message about it.
+
+        Args:
+            failed_before: of so many messages at the begin, those of failures do not count: their
+                points are tried again.
+        """
         kinds: dict[int, set[str]] = {}
-        for message in self.messages:
-            kinds.setdefault(message["value"], set()).add(message["kind"])
+        for index, message in enumerate(self.messages):
+            if message["kind"] != "failed" or index >= failed_before:
+                kinds.setdefault(message["value"], set()).add(message["kind"])
         return kinds
 
 
@@ -166,24 +172,27 @@ def measured_points(stored: Stored) -> list[Measured]:
         raise InputError(f"`{POINTS_FILE}` is damaged", why=str(error)) from None
 
 
-def again_ns(stored: Stored) -> list[int]:
-    """The first point's samples from the end of the run."""
+def again_ns(stored: Stored, value: int) -> list[int]:
+    """Samples of the point at `value` from the end of a run.
+
+    Runs of other values may have come before: what they measured again is another point.
+    """
     return [
         int(sample)
         for message in stored.messages
-        if message["kind"] == "again"
+        if message["kind"] == "again" and message["value"] == value
         for sample in message.get("eager_ns", [])
     ]
 
 
 def _fields(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message's part of `Measured`."""
+    """A message's part of `Measured`; where a failed point was tried again, the last one holds."""
     kind = message["kind"]
     if kind == "failed":
         return {"failed": message.get("reason")}
     if kind == "timed":
         kept = ("eager_ns", "graph_ns", "tokens", "flops", "launch_ns", "node_ns")
-        found = {name: message[name] for name in kept if name in message}
+        found = {name: message[name] for name in kept if name in message} | {"failed": None}
         weights, cache = message.get("weight_bytes"), message.get("kv_bytes")
         if weights is not None and cache is not None:
             found["bytes"] = weights + cache
@@ -191,6 +200,7 @@ def _fields(message: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "counted":
         eager, graph = message["eager"], message["graph"]
         return {
+            "failed": None,
             "activities": eager["activities"],
             "kernels": eager["kernels"],
             "busy_ns": eager["busy_ns"],
@@ -198,4 +208,4 @@ def _fields(message: Mapping[str, Any]) -> dict[str, Any]:
             "graph_busy_ns": graph["busy_ns"],
             "graph_activities": graph["activities"],
         }
-    return {}
+    return {"failed": None}

@@ -88,7 +88,7 @@ def _of_reference(directory: Path) -> Swept:
         points=points,
         machine=machine_of(rates),
         today=points[0].value,
-        again_ns=again_ns(stored),
+        again_ns=again_ns(stored, points[0].value),
         caveats=[
             *problems,
             *([_UNSETTLED] if unsettled else []),

@@ -56,7 +56,7 @@ class _Stage:
 
 
 def run(wanted: Wanted, out: Path, *, command: tuple[str, ...] = COMMAND) -> None:
-    """Measure the points that `out` does not hold yet.
+    """Measure the points that `out` does not hold yet; failed ones are tried again.
 
     Raises:
         UsageError: `out` holds another sweep, or the settings make no sense.
@@ -65,22 +65,27 @@ def run(wanted: Wanted, out: Path, *, command: tuple[str, ...] = COMMAND) -> Non
     stored = _stored(out)
     if stored is not None:
         _refuse_another(stored.about, wanted, out)
+    earlier = len(stored.messages) if stored is not None else 0
     with shown_progress() as show:
         show(_Stage("start", "starting torch", None))
-        while not _ended_well(wanted, out, command, show):
+        while not _ended_well(wanted, out, command, show, earlier):
             pass
     if read(out).about.device is not None and not (out / CEILINGS_FILE).exists():
         _measure_ceilings(out)
 
 
-def _ended_well(wanted: Wanted, out: Path, command: tuple[str, ...], show: Shown) -> bool:
+def _ended_well(
+    wanted: Wanted, out: Path, command: tuple[str, ...], show: Shown, earlier: int
+) -> bool:
     """Run a child for the points that are left; False: one of them ended it, and is left out.
+
+    The first `earlier` messages are of runs before: what failed then is tried again.
 
     Raises:
         DecodeprofError: the child ended badly, and no point but the smallest is to blame.
     """
     stored = _stored(out)
-    done = stored.done() if stored is not None else {}
+    done = stored.done(failed_before=earlier) if stored is not None else {}
     job = {
         **dataclasses.asdict(wanted),
         "done": {v: sorted(k) for v, k in done.items()},

@@ -5,9 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +21,7 @@ from decodeprof.analysis.sweeps.floors import Machine
 from decodeprof.cli.options import say
 from decodeprof.cli.recorded import record_and_diagnose
 from decodeprof.cli.sweep_files import BATCH, POINTS_FILE, About, read, refuse_other_files
-from decodeprof.errors import DecodeprofError, InputError, UsageError
+from decodeprof.errors import EXIT_INTERRUPTED, DecodeprofError, InputError, UsageError
 from decodeprof.model.diagnosis import Diagnosis, Generation
 from decodeprof.model.sweep import Measured
 from decodeprof.recording import DIAGNOSIS_FILE, RECORDING_FILE, read_recording
@@ -43,11 +48,12 @@ class TargetSweep:
 
 
 def run(sweep: TargetSweep, out: Path) -> None:
-    """Record and diagnose the points that `out` does not hold yet.
+    """Record and diagnose the points that `out` does not hold yet; failed ones are tried again.
 
     Raises:
         UsageError: `out` holds something else, or the target was named wrongly.
         DecodeprofError: the first point failed and is the smallest: so would the others.
+        KeyboardInterrupt: Ctrl-C; the point under way is not kept.
     """
     path = out / POINTS_FILE
     until = time.monotonic() + (sweep.seconds or math.inf)
@@ -64,16 +70,16 @@ def run(sweep: TargetSweep, out: Path) -> None:
             settings=_settings(sweep.job),
         )
         path.write_text(json.dumps(msgspec.to_builtins(about)) + "\n")
-    done = read(out).done()
     for index, value in enumerate(sweep.values):
         directory = out / f"{sweep.axis}_{value}"
-        if value in done or (directory / DIAGNOSIS_FILE).is_file():
+        if (directory / DIAGNOSIS_FILE).is_file():
             continue
         if time.monotonic() > until:
             break
         say(f"{sweep.axis} {value} ({index + 1} of {len(sweep.values)})")
         try:
-            _record(sweep, value, directory)
+            with _stopped_by_interrupts(directory):
+                _record(sweep, value, directory)
         except DecodeprofError as error:
             wrong = isinstance(error, UsageError)
             if wrong or (index == 0 and value == min(sweep.values)):
@@ -81,9 +87,53 @@ def run(sweep: TargetSweep, out: Path) -> None:
                     _forget(out)
                 raise
             say(f"{sweep.axis} {value} left out: {error.what}")
-            reason = f"{error.what}: {error.why.splitlines()[-1]}" if error.why else error.what
+            message = {"value": value, "kind": "failed", "reason": _reason(error)}
             with path.open("a") as file:
-                file.write(json.dumps({"value": value, "kind": "failed", "reason": reason}) + "\n")
+                file.write(json.dumps(message) + "\n")
+
+
+def _reason(error: DecodeprofError) -> str:
+    """What went wrong and the target's own words for it, in one line."""
+    from decodeprof.capture.job import RecordingStopped
+
+    message = error.message if isinstance(error, RecordingStopped) else error.why
+    words = " ".join(message.split())
+    return f"{error.what}: {words}" if words else error.what
+
+
+@contextmanager
+def _stopped_by_interrupts(directory: Path) -> Iterator[None]:
+    """Let Ctrl-C end the sweep, whatever became of the point: a recording survives one.
+
+    Raises:
+        KeyboardInterrupt: it was pressed; the point in `directory` is then none that is done.
+    """
+    pressed = False
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        if callable(before):
+            before(number, frame)
+
+    # Only the main thread may set a handler, and only it is interrupted.
+    watched = callable(before) and threading.current_thread() is threading.main_thread()
+    if watched:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    except DecodeprofError as error:
+        if pressed or error.exit_code == EXIT_INTERRUPTED:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        if watched:
+            signal.signal(signal.SIGINT, before)
+    if pressed:
+        # Some pass of it was cut short.
+        (directory / DIAGNOSIS_FILE).unlink(missing_ok=True)
+        raise KeyboardInterrupt
 
 
 def _forget(out: Path) -> None:
@@ -98,9 +148,11 @@ def _record(sweep: TargetSweep, value: int, directory: Path) -> None:
 
     if directory.exists():
         aside = new_directory(directory.parent, f"{directory.name}-unfinished")
-        say(f"an earlier run was stopped at {sweep.axis} {value}: what it left is now in {aside}")
+        say(f"an earlier run did not finish {sweep.axis} {value}: what it left is now in {aside}")
         directory.rename(aside)
-    job = msgspec.structs.replace(sweep.job, args=[*sweep.job.args, f"{sweep.axis}={value}"])
+    job = msgspec.structs.replace(
+        sweep.job, args=[*sweep.job.args, f"{sweep.axis}={value}"], varied=sweep.axis
+    )
     record_and_diagnose(job, out=directory)
 
 
@@ -149,18 +201,19 @@ def recorded(out: Path) -> Recorded:
     """
     stored = read(out)
     axis = stored.about.axis
-    points = [
-        Measured(value=message["value"], failed=str(message.get("reason")))
+    # The last word on a point holds: a failed one is tried again by the next run.
+    points = {
+        message["value"]: Measured(value=message["value"], failed=str(message.get("reason")))
         for message in stored.messages
         if message["kind"] == "failed"
-    ]
+    }
     machine, device, torch = Machine(None, None, None), None, ""
     for directory in sorted(out.glob(f"{axis}_*")):
         value = directory.name.rpartition("_")[2]
         if not value.isdigit() or not (directory / DIAGNOSIS_FILE).is_file():
             continue
         diagnosis = _diagnosis(directory)
-        points.append(point_of(diagnosis, axis, int(value)))
+        points[int(value)] = point_of(diagnosis, axis, int(value))
         if (directory / RECORDING_FILE).is_file():
             recording = read_recording(directory)
             device = recording.device.name if recording.device else None
@@ -169,7 +222,7 @@ def recorded(out: Path) -> Recorded:
             machine = _machine(diagnosis)
     if not points:
         raise InputError(f"`{out}` holds no point yet", hint="run the sweep again: it goes on")
-    return Recorded(points, machine, device, torch)
+    return Recorded(list(points.values()), machine, device, torch)
 
 
 def point_of(diagnosis: Diagnosis, axis: str, value: int) -> Measured:

@@ -172,6 +172,78 @@ def test_a_target_is_swept_by_its_argument(tmp_path: Path, capsys: Capture) -> N
     assert second["tokens_per_s"] == pytest.approx(2e9 / second["eager_ns"], rel=1e-3)
 
 
+LATE = """
+import pathlib, time
+import torch
+model = torch.nn.Linear(4, 4)
+calls = 0
+def generate(batch):
+    global calls
+    calls += 1
+    if batch == 2 and calls == 4 and not pathlib.Path(__file__).with_name("mended").exists():
+        raise ValueError("the reason\\nin two lines")
+    made = []
+    for _ in range(12):
+        made.append(int(model(torch.zeros(batch, 4)).argmax()))
+    return made
+"""
+
+
+def test_a_failed_point_says_why_and_is_tried_again(tmp_path: Path, capsys: Capture) -> None:
+    script, out = tmp_path / "late.py", tmp_path / "out"
+    script.write_text(LATE)
+    arguments = ["sweep", f"{script}:generate", "--vary", "batch=1,2", "--out", str(out)]
+    assert run(group, arguments) == 0
+    captured = capsys.readouterr()
+    points = json.loads((out / SWEEP_FILE).read_bytes())["points"]
+    reason = "the target raised ValueError in call 4: ValueError: the reason in two lines"
+    assert [point["failed"] for point in points] == [None, reason]
+    assert f"the same command with `--out {out}` tries again what was left out" in captured.err
+    (tmp_path / "mended").touch()
+    first = (out / "batch_1" / "diagnosis.json").read_bytes()
+    assert run(group, arguments) == 0
+    assert "tries again" not in capsys.readouterr().err
+    points = json.loads((out / SWEEP_FILE).read_bytes())["points"]
+    assert [point["failed"] for point in points] == [None, None]
+    assert points[1]["eager_ns"] is not None
+    assert (out / "batch_1" / "diagnosis.json").read_bytes() == first
+
+
+SLOW = """
+import pathlib, time
+def generate(batch):
+    if batch > 1:
+        pathlib.Path(__file__).with_name("called").touch()
+        time.sleep(60)
+    for token in range(12):
+        yield token
+"""
+
+
+def test_ctrl_c_ends_the_sweep_of_a_target(tmp_path: Path) -> None:
+    script, out = tmp_path / "slow.py", tmp_path / "out"
+    script.write_text(SLOW)
+    command = [sweep_run.sys.executable, "-m", "decodeprof", "sweep", f"{script}:generate"]
+    with subprocess.Popen(
+        [*command, "--vary", "batch=1,2,3", "--out", str(out)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as child:
+        until = time.monotonic() + 60
+        while not (tmp_path / "called").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        said = child.communicate(timeout=30)[1].decode()
+    assert child.returncode == 130
+    assert f"the same command with `--out {out}` goes on" in said
+    assert "left out" not in said
+    assert "batch 3" not in said
+    # What was swept, and no word of a point; the first one's recording is whole.
+    assert len((out / POINTS_FILE).read_text().splitlines()) == 1
+    assert [path.parent.name for path in out.glob("*/diagnosis.json")] == ["batch_1"]
+
+
 def test_a_batch_that_was_not_seen_makes_no_tokens() -> None:
     path = ROOT / "reports/plain_0p6b/diagnosis.json"
     diagnosis = msgspec.json.decode(path.read_bytes(), type=Diagnosis)
@@ -261,6 +333,26 @@ def test_a_point_that_kills_its_process_ends_alone(
         ("64", "64"),
     ]
     assert reason in rows[1]["failed"]
+
+
+def test_a_point_that_failed_is_tried_again_and_its_new_outcome_holds(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    fails = 'say({"value": 2, "kind": "failed", "reason": "too large"}); continue'
+    for ends, failed in ((fails, "too large"), ("pass", ""), ("raise SystemExit(1)", "")):
+        command = (sweep_run.sys.executable, "-c", CHILD.replace("ENDS", ends))
+        sweep_run.run(sweep_run.Wanted(spec=SPEC), tmp_path / "out", command=command)
+        assert run(group, ["sweep", "--show", str(tmp_path / "out"), "--csv"]) == 0
+        rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+        assert [row["failed"] for row in rows] == ["", failed, ""]
+
+
+def test_drift_is_told_of_the_first_point_alone(tmp_path: Path, capsys: Capture) -> None:
+    # Batch 64 was the first point of an earlier run, and was measured again at its end.
+    again = {"value": 64, "kind": "again", "eager_ns": [2_000_000]}
+    out = write(tmp_path / "grown", ABOUT, *point(64, 1_960_000), again, *point(1, 60_000))
+    assert run(group, ["sweep", "--show", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["drift_share"] is None
 
 
 @pytest.mark.parametrize("signal_number", [9, 15])
