@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from decodeprof import units
 
 HEIGHT = 14
-NARROWEST = 24
+NARROWEST, WIDEST = 24, 200
+"""Cells between the axis and the right end; a wider terminal shows no more of ten points."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def drawn(curves: Sequence[Curve], *, x_name: str, width: int) -> list[str]:
     Args:
         curves: where several share a cell, their letters stand in turn.
         x_name: of the axis below.
-        width: of every line, in cells.
+        width: that no line is to exceed, in cells; a picture is at most 200 wide and its axis.
     """
     known = [point for curve in curves for point in curve.known()]
     xs, ys = [x for x, _ in known], [y for _, y in known]
@@ -45,7 +46,7 @@ def drawn(curves: Sequence[Curve], *, x_name: str, width: int) -> list[str]:
         return []
     ticks = _ticks(min(ys), max(ys))
     gutter = max(len(units.time(tick)) for tick in ticks) + 2
-    columns = max(width - gutter, NARROWEST)
+    columns = min(max(width - gutter, NARROWEST), WIDEST)
     low, high = math.log(ticks[0]), math.log(ticks[-1])
     cells: list[list[str]] = [[""] * columns for _ in range(HEIGHT)]
     for curve in curves:

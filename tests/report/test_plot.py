@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decodeprof.report.plot import HEIGHT, Curve, drawn
+from decodeprof.report.plot import HEIGHT, WIDEST, Curve, drawn
 
 
 def rows(lines: list[str]) -> list[str]:
@@ -24,9 +24,9 @@ def test_a_power_of_x_is_a_straight_line() -> None:
 
 def test_no_line_is_wider_than_asked_and_both_ends_are_named() -> None:
     curve = Curve("e", "eager", ((1, 1_500), (1024, 80_000_000)))
-    for width in (40, 80, 120):
+    for width in (40, 80, 120, 200, 1_000):
         lines = drawn([curve], x_name="batch", width=width)
-        assert max(map(len, lines[: HEIGHT + 2])) <= width
+        assert max(map(len, lines[: HEIGHT + 2])) <= min(width, WIDEST + len("100 ms ┤"))
         assert lines[HEIGHT + 1].split() == ["1", "batch", "1,024"]
 
 
