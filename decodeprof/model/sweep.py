@@ -99,6 +99,9 @@ class Crossing(msgspec.Struct, frozen=True, kw_only=True):
     """Its interval: the host's own spread, and the points that enclose it where that is less."""
     between: tuple[int, int] | None = None
     """The points on either side of it; for "none" and "before" the last or first one twice."""
+    stand_in_ns: int | None = None
+    """Of the plateau: what stands in for the eager step at the point before, where the measured one
+    does not lie on a straight line to the point after. Null: the measured step was taken."""
     reason: str = ""
     """Why it is unknown."""
 

@@ -36,10 +36,10 @@ _INDENT = 4
 _BETWEEN = 2
 """Cells before each column of a table."""
 _TITLES = {
-    "floors": ("device floor reaches the host's time", "busy + n × node gap = n × launch cost"),
-    "plateau": ("eager step leaves its plateau", "10 % above the host's time"),
-    "roof": ("kernels reach the roof", "bytes or FLOPs explain 0.6 of the busy time"),
-    "graph_gain": ("a graph stops paying", "it gains less than a tenth"),
+    "floors": ("device floor reaches the host's time", "device = host"),
+    "plateau": ("eager step leaves its plateau", "eager = 1.1 × host"),
+    "roof": ("kernels reach the roof", "bytes or FLOPs floor = 0.6 × busy (a graph's, if known)"),
+    "graph_gain": ("a graph stops paying", "eager = 1.1 × graph"),
 }
 
 
@@ -127,8 +127,8 @@ _COLUMNS: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (
     ("tokens/s", "tokens_per_s", _per_s),
     ("host", "host_ns", _time),
     ("device", "device_ns", _time),
-    ("bytes", "bytes_ns", _time),
-    ("FLOPs", "flops_ns", _time),
+    ("bytes floor", "bytes_ns", _time),
+    ("FLOPs floor", "flops_ns", _time),
     ("busy", "busy_ns", _time),
     ("TKLQT", "tklqt_ns", _time),
     ("kernels", "kernels", _count),
@@ -139,11 +139,28 @@ _COLUMNS: tuple[tuple[str, str, Callable[[float | None], str]], ...] = (
 _HINTS = (
     ("predicted", "predicted: the step as one graph, by replay; no graph was run."),
     ("gain", "gain: the eager step ÷ the graph's."),
-    ("host", "host: activities × the cost of a launch, taken from the launch-bound points."),
-    ("device", "device: busy + one node gap for each activity."),
-    ("bytes", "bytes, FLOPs: the least that must be read and computed, at the rates below."),
-    ("TKLQT", "TKLQT: kernel start − launch start, summed over the kernels of an eager step."),
+    (
+        "host",
+        "host: activities × the host's time for one, as the launch-bound points have it. An "
+        "activity is a kernel, a copy or a set on the device.",
+    ),
+    (
+        "device",
+        "device: busy + one node gap for each activity. A node gap is the pause between two "
+        "kernels of a graph.",
+    ),
+    ("bytes floor", "bytes floor: the least that must be read ÷ the bandwidth below."),
+    ("FLOPs floor", "FLOPs floor: the least that must be computed ÷ the arithmetic rate below."),
+    ("busy", "busy: the device runs something, in an eager step."),
+    (
+        "TKLQT",
+        "TKLQT: total kernel launch and queuing time, kernel start − launch start summed over an "
+        "eager step's kernels. Where it is large, steps queued behind earlier ones: it then "
+        "depends on how many were queued, and large values do not compare.",
+    ),
     ("exposed", "exposed: what is left of the eager step without the device floor."),
+    ("MBU", "MBU: memory bandwidth utilization, the bytes floor ÷ the step."),
+    ("MFU", "MFU: model FLOPs utilization, the FLOPs floor ÷ the step."),
 )
 _OF_THE_FASTER = ("tokens/s", "MBU", "MFU")
 
@@ -166,7 +183,7 @@ def _points(sweep: Sweep, width: int) -> tuple[Block, ...]:
     hints = [text for name, text in _HINTS if name in names]
     faster = [name for name in _OF_THE_FASTER if name in names]
     if faster and "graph" in names:
-        hints.append(f"{', '.join(faster)}: of the faster of both steps.")
+        hints.append(f"{', '.join(faster)}: of the faster of both steps, eager and graph.")
     return (*_in_width(columns, rows, width), *(Note("hint", line(text)) for text in hints))
 
 
@@ -214,7 +231,36 @@ def _crossings(sweep: Sweep) -> tuple[Block, ...]:
     for crossing in sweep.crossings:
         name, how = _TITLES[crossing.kind]
         facts.append(Fact(name, line(_answer(crossing, sweep.axis)), line(Span(how, "muted"))))
-    return (Facts(tuple(facts)),)
+    return (Facts(tuple(facts)), *_how_found(sweep))
+
+
+def _how_found(sweep: Sweep) -> tuple[Block, ...]:
+    """By which rule a reader finds the same crossings from the points."""
+    if all(crossing.answer != "at" for crossing in sweep.crossings):
+        return ()
+    notes = [
+        "Between two points a curve is a straight line on logarithmic axes. In parentheses: with "
+        "the lowest and the highest cost of a launch; for a step's own curve, which bends, both "
+        "points at least."
+    ]
+    notes += [_stand_in(sweep, found) for found in sweep.crossings if found.stand_in_ns is not None]
+    return tuple(Note("hint", line(text)) for text in notes)
+
+
+def _stand_in(sweep: Sweep, crossing: Crossing) -> str:
+    """What was taken for the eager step at the last point of its plateau, and why."""
+    low, high = crossing.between or (0, 0)
+    before, after = (
+        next(point for point in sweep.points if point.value == value) for value in (low, high)
+    )
+    text = f"The eager step bends between its last point on the plateau, {low:,}, and {high:,}: "
+    if crossing.stand_in_ns == before.host_ns:
+        return f"{text}at {low:,} it waits for its host, whose time is taken in its place."
+    ratio = (after.eager_ns or 0) / (after.device_ns or 1)
+    return (
+        f"{text}for {low:,}, {units.time(crossing.stand_in_ns)} is taken, its device floor × "
+        f"{ratio:.2f}, which is eager ÷ device at {high:,}."
+    )
 
 
 def _answer(crossing: Crossing, axis: str) -> str:
@@ -284,38 +330,40 @@ def _off(error_share: float | None) -> str:
 def _plans(sweep: Sweep) -> tuple[Block, ...]:
     columns = (
         Column("plan"),
-        Column("buckets"),
-        Column("padded rows", "right"),
-        Column("wasted time", "right"),
+        Column("sizes", "right"),
+        Column("padded", "right"),
+        Column("wasted", "right"),
         Column("mean step", "right"),
+    )
+    hints = (
+        "sizes: how many are captured; they stand below their plan.",
+        "padded: rows that only fill up a bucket, of all rows that run.",
+        "wasted: the step at the bucket less the step at the live size, over all of it; unknown "
+        "where a size lies beyond the last point.",
     )
     return (
         Table(columns, tuple(_plan(plan) for plan in sweep.plans)),
-        Note(
-            "hint",
-            line(
-                "wasted time: the step at the bucket less the step at the live size, over all of "
-                "it; unknown where a size lies beyond the last point."
-            ),
-        ),
+        *(Note("hint", line(text)) for text in hints),
     )
 
 
 def _plan(plan: BucketPlan) -> Row:
     cells = (
         plan.name,
-        _buckets(plan.buckets),
+        f"{len(plan.buckets):,}",
         units.share(plan.rows_share),
         units.share(plan.time_share),
         units.time(plan.step_ns),
     )
-    return Row(tuple(line(cell) for cell in cells))
+    return Row(
+        tuple(line(cell) for cell in cells),
+        below=(line(Span(_buckets(plan.buckets), "muted")),),
+    )
 
 
 def _buckets(buckets: list[int]) -> str:
-    if len(buckets) <= 8:
-        return ", ".join(map(str, buckets))
-    return f"{', '.join(map(str, buckets[:4]))}, … {buckets[-1]} ({len(buckets)})"
+    told = list(map(str, buckets))
+    return ", ".join(told if len(told) <= 8 else [*told[:6], f"… {told[-1]}"])
 
 
 def _basis(sweep: Sweep) -> tuple[Block, ...]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import math
+import re
 import shutil
 from pathlib import Path
 
@@ -11,7 +15,7 @@ import pytest
 from decodeprof.cli.sweep_files import CEILINGS_FILE, POINTS_FILE
 from decodeprof.cli.sweep_judged import judged
 from decodeprof.model.sweep import Sweep
-from decodeprof.report.sweep import sweep_view
+from decodeprof.report.sweep import sweep_csv, sweep_view
 from decodeprof.report.terminal import text
 
 ROOT = Path(__file__).parents[2]
@@ -24,14 +28,19 @@ def sweep() -> Sweep:
     return judged(SWEEP)
 
 
+def titles(head: str) -> list[str]:
+    """The columns of a table; titles of several words have one space between them."""
+    return re.split(r"  +", head.strip())
+
+
 @pytest.mark.parametrize("width", [64, 80, 110])
 def test_a_narrow_terminal_parts_the_table(sweep: Sweep, width: int) -> None:
     lines = text(sweep_view(sweep, width=width), width=width).splitlines()
     assert max(map(len, lines)) <= width
-    heads = [line.split() for line in lines if line.startswith("  batch  ")]
+    heads = [titles(line) for line in lines if line.startswith("  batch  ")]
     assert len(heads) > 1
     whole = text(sweep_view(sweep, width=WIDTH), width=WIDTH).splitlines()
-    (wanted,) = (line.split() for line in whole if line.startswith("  batch  "))
+    (wanted,) = (titles(line) for line in whole if line.startswith("  batch  "))
     assert [name for head in heads for name in head[1:]] == wanted[1:]
     # No table is left with a column or two.
     assert max(map(len, heads)) - min(map(len, heads)) < len(heads)
@@ -69,3 +78,62 @@ def test_a_tokens_rate_is_told_where_tokens_are_known(sweep: Sweep) -> None:
     # The toy's rows are no tokens.
     toy = judged(SWEEP.parent / "toy")
     assert "tokens/s" not in text(sweep_view(toy, width=WIDTH), width=WIDTH)
+
+
+@pytest.mark.parametrize("width", [400, 500, 2_000])
+def test_a_very_wide_terminal_cuts_nothing(sweep: Sweep, width: int) -> None:
+    told = text(sweep_view(sweep, width=width), width=width)
+    assert "…" not in told
+    lines = told.splitlines()
+    (frame,) = (line for line in lines if "└" in line)
+    assert len(frame) < 230
+    assert len(lines[lines.index(frame) + 1]) == len(frame)
+
+
+@pytest.mark.parametrize("width", [64, 80, 120])
+def test_plans_of_buckets_are_whole_in_a_narrow_terminal(width: int) -> None:
+    asked = [[1, 2, 3, 4, 5, 6, 7, 1_000, 1_024]]
+    found = judged(SWEEP, live={1: 50, 7: 20, 100: 5, 1_000: 1}, plans=asked)
+    told = text(sweep_view(found, width=width), width=width)
+    plans = told.partition("What padding")[2].partition("\n\n")[0]
+    assert re.search(r"as asked +9 .*\n +1, 2, 3, 4, 5, 6, … 1024\n", plans)
+    assert re.search(r"1, 2, 4 and multiples of 8 +128 .*\n +1, 2, 4, 8, 16, 24, … 1000\n", plans)
+    assert max(map(len, plans.splitlines())) <= width
+
+
+def test_each_word_of_the_table_is_explained(sweep: Sweep) -> None:
+    told = " ".join(text(sweep_view(sweep, width=80), width=80).split())
+    for words in (
+        "total kernel launch and queuing time",
+        "large values do not compare",
+        "memory bandwidth utilization",
+        "model FLOPs utilization",
+        "An activity is a kernel, a copy or a set",
+        "A node gap is the pause between two kernels of a graph",
+        "bytes floor: the least that must be read ÷ the bandwidth",
+        "FLOPs floor: the least that must be computed ÷ the arithmetic rate",
+    ):
+        assert words in told
+
+
+@pytest.mark.parametrize("part", ["batch06", "batch8x4", "graph", "prompt", "toy", "context"])
+def test_where_the_plateau_ends_follows_from_the_points_by_the_rule_that_is_told(
+    part: str,
+) -> None:
+    found = judged(SWEEP.parent / part)
+    points = {int(r[found.axis]): r for r in csv.DictReader(io.StringIO(sweep_csv(found).decode()))}
+    plateau = next(crossing for crossing in found.crossings if crossing.kind == "plateau")
+    assert plateau.between is not None
+    low, high = (points[value] for value in plateau.between)
+
+    def of(row: dict[str, str], name: str) -> float:
+        return float(row[f"{name}_ns"])
+
+    ratio = of(high, "eager") / of(high, "device")
+    told = " ".join(text(sweep_view(found, width=WIDTH), width=WIDTH).split())
+    assert f"its device floor × {ratio:.2f}, which is eager ÷ device at" in told
+    begin = math.log(of(low, "device") * ratio / of(low, "host"))
+    end = math.log(of(high, "eager") / of(high, "host"))
+    share = (math.log(1.1) - begin) / (end - begin)
+    left, right = plateau.between
+    assert left * (right / left) ** share == pytest.approx(plateau.at, rel=1e-3)

@@ -40,8 +40,8 @@ ELEMENTS_PER_THREAD = 4
 """Of PyTorch's elementwise kernels, at the least: a block that did less was not full."""
 STRIDED_ELEMENTS_PER_SM_NS = 3.25
 """Where the device's own rate was not measured: on three H200s the ceilings came out at 428 to 429
-elements a ns, on 132 SMs. It is what some 70 instructions an element make of an SM's 4 × 32 lanes
-at 1.8 GHz."""
+elements per ns, on 132 SMs. It is what some 70 instructions per element make of an SM's 4 × 32
+lanes at 1.8 GHz."""
 SHORTEST_PERCENTILE = 1.0
 """Of the step's kernels: the one that has nothing to do."""
 _BATCHED_PRODUCTS = frozenset({"aten::bmm", "aten::baddbmm"})

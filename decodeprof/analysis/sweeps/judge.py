@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from decodeprof import units
 from decodeprof.analysis.sweeps.crossing import Ratio, crossing
 from decodeprof.analysis.sweeps.floors import (
@@ -28,6 +30,8 @@ ROOF_SHARE = 0.6
 """Of busy time that the larger of both roofs explains; the verdict's own threshold."""
 DRIFT_SHARE = 0.05
 """A host that moved by more while it was measured blurs every crossing."""
+SPREAD_SHARE = 0.2
+"""Of the median: samples of one point that lie farther apart were not measured in one state."""
 NO_GPU = (
     "this ran on a CPU, which has no launch queue: it runs each operation when it is called, so "
     "there is no device to wait for the host, and nothing to cross"
@@ -91,7 +95,14 @@ def judge(swept: Swept) -> Sweep:
         sentence=sentence(swept, points, crossings[0]),
         prediction=with_steady_host(prediction, points, crossings[0]) if prediction else None,
         plans=list(swept.plans),
-        caveats=[*swept.caveats, *uncounted, *_caveats(drift), *_clocks(measured)],
+        caveats=[
+            *swept.caveats,
+            *uncounted,
+            *_caveats(drift),
+            *_spreads(measured, swept.axis),
+            *_slow(points, swept.axis),
+            *_clocks(measured),
+        ],
     )
 
 
@@ -116,18 +127,6 @@ def _crossings(swept: Swept, points: Sequence[Point], cost: Range | None) -> lis
         values = [(point.value, ratio(point)) for point in points]
         return [Ratio(at, value, value, value) for at, value in values if value is not None]
 
-    unbent = _unbent(points)
-
-    def above_plateau() -> list[Ratio]:
-        """The eager step over the host's time; one that waits for its host is no longer."""
-        waiting = {point.value for point in points if _waits(point)}
-        return [
-            Ratio(r.value, *(min(share, 1.0) for share in (r.expected, r.low, r.high)))
-            if r.value in waiting
-            else r
-            for r in spread(lambda p: _over(unbent.get(p.value, p.eager_ns), p.host_ns))
-        ]
-
     why_no_host = floors if cost is None and any(p.device_ns is None for p in points) else ""
     host_bound = spread(lambda p: _over(p.device_ns, p.host_ns))
     if not host_bound and cost is None and any(p.device_ns is not None for p in points):
@@ -135,13 +134,7 @@ def _crossings(swept: Swept, points: Sequence[Point], cost: Range | None) -> lis
         host_bound = [Ratio(p.value, 2.0, 2.0, 2.0) for p in points if p.device_ns is not None]
     return [
         crossing("floors", host_bound, why_unknown=why_no_host or floors if on_gpu else NO_GPU),
-        crossing(
-            "plateau",
-            above_plateau(),
-            threshold=PLATEAU,
-            bends=True,
-            why_unknown=floors if on_gpu else NO_GPU,
-        ),
+        _plateau(points, spread, why_unknown=floors if on_gpu else NO_GPU),
         crossing(
             "roof",
             # Where nothing was counted, the device floor: a little more than the busy time.
@@ -159,6 +152,32 @@ def _crossings(swept: Swept, points: Sequence[Point], cost: Range | None) -> lis
             why_unknown=NO_GRAPH if on_gpu else NO_GPU,
         ),
     ]
+
+
+def _plateau(
+    points: Sequence[Point],
+    spread: Callable[[Callable[[Point], float | None]], list[Ratio]],
+    *,
+    why_unknown: str,
+) -> Crossing:
+    """Where the eager step leaves the host's time; one that waits for its host is no longer."""
+    unbent = _unbent(points)
+    waiting = {point.value for point in points if _waits(point)}
+    ratios = [
+        Ratio(r.value, *(min(share, 1.0) for share in (r.expected, r.low, r.high)))
+        if r.value in waiting
+        else r
+        for r in spread(lambda p: _over(unbent.get(p.value, p.eager_ns), p.host_ns))
+    ]
+    found = crossing("plateau", ratios, threshold=PLATEAU, bends=True, why_unknown=why_unknown)
+    if found.answer != "at" or found.between is None:
+        return found
+    before = next(point for point in points if point.value == found.between[0])
+    share = next(ratio.expected for ratio in ratios if ratio.value == before.value)
+    taken = round(share * (before.host_ns or 0))
+    # The ratio of a measured step gives it back but for its rounding.
+    same = before.eager_ns is not None and abs(taken - before.eager_ns) <= 1
+    return found if same else msgspec.structs.replace(found, stand_in_ns=taken)
 
 
 def _waits(point: Point) -> bool:
@@ -246,6 +265,47 @@ def _drift(points: Sequence[Measured], again_ns: Sequence[int]) -> float | None:
     first = median(points[0].eager_ns) if points else None
     again = median(again_ns)
     return None if not first or again is None else again / first - 1
+
+
+def _spreads(points: Sequence[Measured], axis: str) -> list[str]:
+    """Points whose own samples lie far apart."""
+    said = []
+    for kind, field_name in (("eager", "eager_ns"), ("graph", "graph_ns")):
+        far = []
+        for point in points:
+            samples = getattr(point, field_name)
+            middle = median(samples)
+            if middle and max(samples) - min(samples) > SPREAD_SHARE * middle:
+                share = (max(samples) - min(samples)) / middle
+                far.append(f"{point.value:,} ({units.share(share)})")
+        if far:
+            said.append(
+                f"{kind} samples lie more than {units.share(SPREAD_SHARE)} of their median apart "
+                f"at {axis} {_and(far)}, lowest to highest: the step there is less sure than others"
+            )
+    return said
+
+
+def _slow(points: Sequence[Point], axis: str) -> list[str]:
+    """Points that wait for a host that was slow all the while, which their own samples hide."""
+    slow = [
+        f"{point.value:,} ({units.share(point.eager_ns / point.host_ns - 1)})"
+        for point in points
+        if _waits(point)
+        and point.eager_ns
+        and point.host_ns
+        and point.eager_ns > (1 + SPREAD_SHARE) * point.host_ns
+    ]
+    if not slow:
+        return []
+    return [
+        f"the eager step waits for its host at {axis} {_and(slow)} and takes so much longer than "
+        "the host's time over all launch-bound points: the host was slow there"
+    ]
+
+
+def _and(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
 
 
 def _clocks(points: Sequence[Measured]) -> list[str]:

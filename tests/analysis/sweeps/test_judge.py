@@ -73,6 +73,8 @@ def test_the_crossing_of_straight_lines_is_exact() -> None:
     assert plateau.between == (plateau.low, plateau.high) == (32, 64)
     # Not the straight line between its two points, which would leave 1.1 behind before 50.
     assert plateau.at == pytest.approx(55)
+    assert plateau.stand_in_ns == 20_000 * 32
+    assert floors.stand_in_ns is None
     assert sweep.sentence == ("The device needs as long as the host from batch 50 on.")
 
 
@@ -97,6 +99,33 @@ def test_a_step_that_waits_for_a_slow_host_has_not_left_its_plateau() -> None:
     assert noisy.at == pytest.approx(steady.at)
     assert noisy.low == 32
     assert noisy.between == (32, 64)
+
+
+def test_a_step_that_is_measured_beyond_the_bend_stands_for_itself() -> None:
+    # The device takes 1.05 and 1.2 × the host's time: nothing bends between these two.
+    plateau = of(swept(line(4), point(52, 1_010_000), point(60, 1_160_000)), "plateau")
+    assert plateau.between == (52, 60)
+    assert plateau.stand_in_ns is None
+
+
+def test_points_whose_samples_lie_far_apart_are_named() -> None:
+    steady = {"eager_ns": [950_000, HOST_NS, 1_140_000]}
+    far = {"eager_ns": [HOST_NS, HOST_NS, 1_300_000]}
+    assert swept(point(1, 1_000, **steady)).caveats == []
+    (caveat,) = swept(
+        point(1, 1_000, **steady), point(2, 1_000, **far), point(1_024, 1_000, **far)
+    ).caveats
+    assert "eager samples lie more than 20 % of their median apart" in caveat
+    assert "at batch 2 (30 %) and 1,024 (30 %)," in caveat
+    (caveat,) = swept(point(1, 1_000, graph_ns=[100, 130])).caveats
+    assert caveat.startswith("graph samples")
+
+
+def test_a_point_whose_host_was_slow_all_the_while_is_named() -> None:
+    points = [line(value) for value in (1, 4, 8)]
+    assert swept(*points, point(16, 280_000)).caveats == []
+    (caveat,) = swept(*points, point(16, 280_000, eager_ns=[1_500_000])).caveats
+    assert "waits for its host at batch 16 (50 %)" in caveat
 
 
 def test_none_up_to_the_last_point_is_an_answer() -> None:
