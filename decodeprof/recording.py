@@ -51,8 +51,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     new_tokens: int | None = None
     """Tokens of one call, for each sequence of the batch; None: could not be counted."""
     new_tokens_from: str = "unknown"
-    """yields | yielded lists | returned list | --new-tokens | forwards | unknown: how they were
-    counted; of lists it is not known whether they are batches."""
+    """yields | yielded lists | returned list | returned lists | --new-tokens | forwards | unknown:
+    how they were counted; of lists it is not known whether they are batches."""
     batch: int | None = None
 
 

@@ -144,6 +144,7 @@ def bind(
     module: ModuleType,
     shown: str,
     setup: str | None = None,
+    varied: str | None = None,
 ) -> Arguments:
     """Check the arguments against the target's signature.
 
@@ -154,6 +155,7 @@ def bind(
         module: the script, for its attributes.
         shown: the target as the user named it, for messages.
         setup: the set-up function's name as it was given, for the command to paste.
+        varied: the argument that `--vary` gave.
 
     Raises:
         UsageError: an attribute that does not exist, an unknown name, or a required parameter
@@ -176,7 +178,10 @@ def bind(
     ]
     for name in sorted(names - set(named)):
         if not takes_any:
-            raise _unknown_argument(name, named, shown=shown, from_setup=name in from_setup)
+            source = f"`--{'vary' if name == varied else 'arg'} {name}` was given"
+            if name in from_setup:
+                source = "the set-up function returned it"
+            raise _unknown_argument(name, named, shown=shown, source=source)
     missing = [
         parameters[name]
         for name in named
@@ -207,10 +212,9 @@ def _check_attribute(module: ModuleType, argument: Argument) -> None:
         ) from None
 
 
-def _unknown_argument(name: str, named: list[str], *, shown: str, from_setup: bool) -> UsageError:
+def _unknown_argument(name: str, named: list[str], *, shown: str, source: str) -> UsageError:
     near = difflib.get_close_matches(name, named, n=2)
     known = ", ".join(f"`{each}`" for each in (near or named)) or "none"
-    source = "the set-up function returned it" if from_setup else f"`--arg {name}` was given"
     return UsageError(
         f"`{shown}` has no parameter `{name}`",
         why=source,

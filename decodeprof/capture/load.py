@@ -73,6 +73,7 @@ def load(job: Job, spec: Spec, *, caller: Caller, on_phase: Callable[[str], None
         module=module,
         shown=spec.text,
         setup=job.setup,
+        varied=job.varied,
     )
     on_phase("call")
     return Target(spec, module, function, arguments)

@@ -3,6 +3,10 @@
 Counted from what it yields or returns. A returned sequence may hold the prompt as well: it does
 when it begins with an argument's values, or when it is exactly as long as the first forward's
 query plus one token for each forward.
+
+Lists of equal length, or the rows of a tensor, are the sequences of a batch, one each; or the
+steps, each with one token of every sequence. They are steps where an argument or the forwards say
+that the batch is as large as each list and not as many as the lists.
 """
 
 from __future__ import annotations
@@ -13,6 +17,8 @@ from typing import Any
 
 YIELDED_LISTS = "yielded lists"
 """How tokens were counted, where each yield is a list of numbers of unknown meaning."""
+UNCLEAR_LISTS = "returned lists"
+"""How tokens were counted, where the returned lists may be sequences as well as steps."""
 _MAX_COMPARED = 65_536
 """Values kept of a returned sequence, to compare calls and to find the prompt in it."""
 
@@ -24,7 +30,8 @@ class Counted:
     tokens: int | None
     batch: int | None
     source: str
-    """yields | yielded lists | returned list | --new-tokens | forwards | unknown."""
+    """yields | yielded lists | returned list | returned lists | --new-tokens | forwards |
+    unknown."""
     values: tuple[int, ...] = ()
     """The first sequence's tokens, where they are numbers."""
     seen: int | None = None
@@ -52,6 +59,27 @@ class _Rows:
         return max(len(row) for row in self.rows)
 
 
+@dataclass(frozen=True)
+class _Batches:
+    """What tells whether returned lists are sequences or steps; see `count`."""
+
+    forwards: int
+    first: int | None
+    asked: int | None
+    swept: int | None
+
+    def of_steps(self, rows: _Rows) -> bool | None:
+        """Whether each of the lists is a step, with one token of every sequence; None: unclear."""
+        steps, lengths = len(rows.rows), {len(row) for row in rows.rows}
+        if len(lengths) > 1 or steps in (1, rows.length, self.asked):
+            return False
+        if rows.length == self.asked:
+            return True
+        if rows.length == self.first and steps == self.forwards:
+            return True
+        return None if rows.length == self.swept else False
+
+
 def count(
     returned: Returned,
     *,
@@ -60,6 +88,8 @@ def count(
     forwards: int,
     stated: int | None,
     first_batch: int | None = None,
+    asked_batch: int | None = None,
+    swept: int | None = None,
 ) -> Counted:
     """Count the tokens of a call.
 
@@ -70,12 +100,15 @@ def count(
         forwards: outermost forwards and graph replays that were seen.
         stated: the user's `--new-tokens`.
         first_batch: batch of the first forward, where one was seen.
+        asked_batch: sequences that an argument asks for, where its name says so.
+        swept: value of a swept argument whose name tells neither sequences nor tokens.
     """
     counted: Counted | None
     if "generator" in returned.kind:
         counted = _yielded(returned, first_batch)
     else:
-        counted = _returned(returned.value, arguments, first_query, forwards)
+        batches = _Batches(forwards, first_batch, asked_batch, swept)
+        counted = _returned(returned.value, arguments, first_query, batches)
     if stated is not None:
         seen = counted or Counted(None, None, "unknown")
         return Counted(stated, seen.batch, "--new-tokens", seen.values, seen.tokens)
@@ -110,11 +143,17 @@ def _list_length(item: Any) -> int:
 
 
 def _returned(
-    value: Any, arguments: Mapping[str, Any], first_query: int | None, forwards: int
+    value: Any, arguments: Mapping[str, Any], first_query: int | None, batches: _Batches
 ) -> Counted | None:
-    found = _find_rows(value)
+    found, forwards = _find_rows(value), batches.forwards
     if found is None or not found.length:
         return None
+    of_steps = batches.of_steps(found)
+    if of_steps is None:
+        return Counted(None, None, UNCLEAR_LISTS)
+    if of_steps:
+        first = tuple(row[0] for row in found.rows)
+        return Counted(len(found.rows), found.length, "returned list", first)
     # As many as the forwards: nothing but new tokens, whatever they happen to begin with.
     prompt = 0 if found.length == forwards else _prompt_length(found, arguments)
     if prompt == 0 and first_query and found.length == first_query + forwards:

@@ -16,7 +16,7 @@ from decodeprof.capture import about
 from decodeprof.capture.arguments import fingerprint
 from decodeprof.capture.find_steps import StepFinder
 from decodeprof.capture.session import PHASES, Called, Session
-from decodeprof.capture.tokens import YIELDED_LISTS, Counted, count
+from decodeprof.capture.tokens import UNCLEAR_LISTS, YIELDED_LISTS, Counted, count
 from decodeprof.capture.watch import NO_SHAPE, Counter, Shape
 from decodeprof.recording import PassReport
 from decodeprof.recording import Target as TargetInfo
@@ -27,6 +27,8 @@ _MAX_CALLS = 7
 _BUDGET_NS = 60_000_000_000
 """No further call is made for the sake of agreement after so long."""
 _TOKEN_WORDS = ("token", "step", "len", "num", "max", "new", "count")
+_BATCH_WORDS = ("batch", "rows", "sequences", "seqs", "bsz")
+_BATCH_NAMES = ("b", "bs")
 
 
 def warm_up(session: Session) -> PassReport:
@@ -80,6 +82,7 @@ def _until_warm(session: Session, last: Called) -> list[int]:
 def _count(
     session: Session, called: Called, *, first: Shape = NO_SHAPE, forwards: int = 0
 ) -> Counted:
+    asked_batch, swept = _asked(session, called)
     return count(
         called.returned,
         arguments=called.values,
@@ -87,7 +90,24 @@ def _count(
         first_batch=first.batch,
         forwards=forwards,
         stated=session.job.new_tokens,
+        asked_batch=asked_batch,
+        swept=swept,
     )
+
+
+def _asked(session: Session, called: Called) -> tuple[int | None, int | None]:
+    """The batch that an argument asks for, and a swept value that may be one; see `count`."""
+    numbers = _numbers(session.target.function, called.values)
+    batches = {value for name, value in numbers.items() if _names_a_batch(name)}
+    varied = session.job.varied
+    unclear = varied is not None and not any(word in varied.lower() for word in _TOKEN_WORDS)
+    swept = numbers.get(varied) if unclear and varied is not None else None
+    return (batches.pop() if len(batches) == 1 else None), swept
+
+
+def _names_a_batch(name: str) -> bool:
+    small = name.lower()
+    return small in _BATCH_NAMES or any(word in small for word in _BATCH_WORDS)
 
 
 def _describe(session: Session, called: Called, counted: Counted) -> None:
@@ -114,8 +134,18 @@ def _describe(session: Session, called: Called, counted: Counted) -> None:
             "tokens of one sequence; which is not known, so no tokens per second are given "
             "(`--new-tokens` says how many tokens of each sequence a call makes)"
         )
+    if counted.source == UNCLEAR_LISTS:
+        session.caveat(
+            f"each returned list is as long as `{session.job.varied}` asks for: one token for each "
+            "sequence of a batch, or the tokens of one sequence; which is not known, so no tokens "
+            "per second are given (`--new-tokens` says how many tokens of each sequence a call "
+            "makes; an argument called `batch` is taken to be the number of sequences)"
+        )
     session.token_parameter = token_parameter(
-        session.target.function, called.values, tokens=counted.tokens
+        session.target.function,
+        called.values,
+        tokens=counted.tokens,
+        varied=session.job.varied,
     )
     if session.watches.profilers.places:
         session.caveat(
@@ -123,24 +153,32 @@ def _describe(session: Session, called: Called, counted: Counted) -> None:
         )
 
 
-def token_parameter(function: Any, values: dict[str, Any], *, tokens: int | None) -> str | None:
+def token_parameter(
+    function: Any, values: dict[str, Any], *, tokens: int | None, varied: str | None = None
+) -> str | None:
     """The argument that says how many tokens to make: an int equal to their number.
 
-    None where no argument is, or where more than one could be and their names do not decide.
+    None where no argument is, or where more than one could be and their names do not decide. What
+    a sweep has `varied` is none: each of its points is measured at its own value alone.
     """
-    try:
-        parameters = inspect.signature(function).parameters
-    except (ValueError, TypeError):
-        return None
-    known = {
-        name: each.default
-        for name, each in parameters.items()
-        if each.default is not inspect.Parameter.empty
-    } | values
-    equal = [name for name, value in known.items() if type(value) is int and value == tokens]
+    equal = [
+        name
+        for name, value in _numbers(function, values).items()
+        if value == tokens and name != varied
+    ]
     if len(equal) > 1:
         equal = [name for name in equal if any(word in name.lower() for word in _TOKEN_WORDS)]
     return equal[0] if len(equal) == 1 else None
+
+
+def _numbers(function: Any, values: dict[str, Any]) -> dict[str, int]:
+    """The arguments of a call that are whole numbers, defaults among them."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (ValueError, TypeError):
+        return {}
+    defaults = {name: each.default for name, each in parameters.items()}
+    return {name: v for name, v in (defaults | values).items() if type(v) is int}
 
 
 def _note_changes(session: Session, called: Called, before: dict[str, Any]) -> None:

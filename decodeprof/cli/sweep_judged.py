@@ -112,7 +112,7 @@ def _of_target(directory: Path) -> Swept:
         points=points,
         machine=found.machine,
         today=points[0].value,
-        caveats=[*_left(about, points), *withheld],
+        caveats=[*_left(about, points), *found.untimed, *withheld],
         larger=larger,
     )
 

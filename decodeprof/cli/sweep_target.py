@@ -24,7 +24,7 @@ from decodeprof.cli.sweep_files import BATCH, POINTS_FILE, About, read, refuse_o
 from decodeprof.errors import EXIT_INTERRUPTED, DecodeprofError, InputError, UsageError
 from decodeprof.model.diagnosis import Diagnosis, Generation
 from decodeprof.model.sweep import Measured
-from decodeprof.recording import DIAGNOSIS_FILE, RECORDING_FILE, read_recording
+from decodeprof.recording import DIAGNOSIS_FILE, RECORDING_FILE, Recording, read_recording
 
 if TYPE_CHECKING:
     from decodeprof.capture import Job
@@ -191,6 +191,8 @@ class Recorded:
     machine: Machine
     device: str | None
     torch: str
+    untimed: list[str]
+    """Of points that were recorded, and whose step has no time: which, and why."""
 
 
 def recorded(out: Path) -> Recorded:
@@ -208,21 +210,39 @@ def recorded(out: Path) -> Recorded:
         if message["kind"] == "failed"
     }
     machine, device, torch = Machine(None, None, None), None, ""
+    untimed: dict[str, list[int]] = {}
     for directory in sorted(out.glob(f"{axis}_*")):
         value = directory.name.rpartition("_")[2]
         if not value.isdigit() or not (directory / DIAGNOSIS_FILE).is_file():
             continue
         diagnosis = _diagnosis(directory)
-        points[int(value)] = point_of(diagnosis, axis, int(value))
+        points[int(value)] = point = point_of(diagnosis, axis, int(value))
         if (directory / RECORDING_FILE).is_file():
             recording = read_recording(directory)
             device = recording.device.name if recording.device else None
             torch = recording.environment.torch
+            if not point.eager_ns:
+                untimed.setdefault(_why_untimed(recording), []).append(point.value)
         if diagnosis.floors is not None:
             machine = _machine(diagnosis)
     if not points:
         raise InputError(f"`{out}` holds no point yet", hint="run the sweep again: it goes on")
-    return Recorded(list(points.values()), machine, device, torch)
+    return Recorded(
+        list(points.values()),
+        machine,
+        device,
+        torch,
+        [
+            f"no step time at {axis} {', '.join(f'{value:,}' for value in sorted(values))}: {why}"
+            for why, values in untimed.items()
+        ],
+    )
+
+
+def _why_untimed(recording: Recording) -> str:
+    """Why single steps have no time: what its own report says of it."""
+    found = [text for text in recording.caveats if text.startswith("no steps were seen")]
+    return found[0] if found else "`decodeprof analyze` of its recording says more"
 
 
 def point_of(diagnosis: Diagnosis, axis: str, value: int) -> Measured:

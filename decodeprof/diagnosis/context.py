@@ -106,7 +106,7 @@ def generation_of(recording: Recording | None) -> Generation | None:
     ceilings = [r.ttft_ns for r in runs if r.ttft_ns is not None]
     told = firsts or ceilings
     until = next((r.first_token_by for r in runs if r.first_token_ns is not None), "second_forward")
-    counted = recording.target.new_tokens_from != _AMBIGUOUS
+    counted = recording.target.new_tokens_from not in _AMBIGUOUS
     return Generation(
         ttft_ns=distribution(told),
         ttft_until=until if told else None,
@@ -120,8 +120,8 @@ def generation_of(recording: Recording | None) -> Generation | None:
     )
 
 
-# Numbers that a generator yields in lists are a batch's, or several of one sequence.
-_AMBIGUOUS = "yielded lists"
+# Numbers in lists are a batch's, or several of one sequence.
+_AMBIGUOUS = ("yielded lists", "returned lists")
 
 
 def _tokens_per_step(runs: list[Run]) -> float:

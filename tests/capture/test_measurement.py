@@ -84,6 +84,9 @@ def test_the_argument_that_says_how_many_tokens() -> None:
     assert token_parameter(_go, {"top_k": 9}, tokens=9) == "top_k"
     assert token_parameter(_go, {}, tokens=31) is None
     assert token_parameter(_go, {}, tokens=None) is None
+    assert token_parameter(_go, {"batch": 8}, tokens=8) == "batch"
+    # A sweep's point is measured at its own value alone.
+    assert token_parameter(_go, {"batch": 8}, tokens=8, varied="batch") is None
 
 
 TRACE = b"""{

@@ -113,3 +113,38 @@ def test_what_a_yielded_list_means_is_not_guessed() -> None:
         found = yielded([1, 2, 3], [4, 5, 6], first_batch=first_batch)
         assert (found.tokens, found.batch, found.source) == (2, None, "yielded lists")
     assert yielded([1, 2, 3], [4, 5], first_batch=3).source == "yielded lists"
+
+
+def steps_of(value: Any, **known: Any) -> tuple[int | None, int | None, str]:
+    known = {"forwards": 0, **known}
+    found = count(Returned("function", value), arguments={}, first_query=None, stated=None, **known)
+    return found.tokens, found.batch, found.source
+
+
+@pytest.mark.parametrize("pack", [list, torch.stack, lambda steps: [s.tolist() for s in steps]])
+def test_a_list_of_steps_is_not_read_as_sequences(pack: Any) -> None:
+    steps = pack([torch.arange(16) + step for step in range(8)])
+    assert steps_of(steps, asked_batch=16) == (8, 16, "returned list")
+    assert steps_of(steps, first_batch=16, forwards=8) == (8, 16, "returned list")
+    # As many lists as sequences were asked for: each is one of them.
+    assert steps_of(steps, asked_batch=8, swept=16) == (16, 8, "returned list")
+    assert steps_of(steps) == (16, 8, "returned list")
+    # The swept argument may be the batch, or what each sequence is to be long.
+    assert steps_of(steps, swept=16) == (None, None, "returned lists")
+    assert steps_of(steps, swept=4) == (16, 8, "returned list")
+
+
+def test_the_first_sequence_of_steps_is_their_first_tokens() -> None:
+    found = count(
+        Returned("function", [[5, 1, 9], [6, 2, 8]]),
+        arguments={},
+        first_query=None,
+        forwards=0,
+        stated=None,
+        asked_batch=3,
+    )
+    assert found.values == (5, 6)
+
+
+def test_one_list_is_one_sequence_however_many_were_asked_for() -> None:
+    assert steps_of([1, 2, 3, 4], asked_batch=4, swept=4) == (4, 1, "returned list")

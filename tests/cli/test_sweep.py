@@ -244,6 +244,41 @@ def test_ctrl_c_ends_the_sweep_of_a_target(tmp_path: Path) -> None:
     assert [path.parent.name for path in out.glob("*/diagnosis.json")] == ["batch_1"]
 
 
+UNSEEN = """
+import time
+import torch
+def generate(batch, marked):
+    import contextlib, decodeprof
+    made = []
+    for token in range(8):
+        with decodeprof.step() if marked else contextlib.nullcontext():
+            time.sleep(0.002 * batch)
+            made.append(torch.full((batch,), token))
+    return made
+"""
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_steps_that_return_a_token_of_each_sequence_are_no_sequences(
+    tmp_path: Path, marked: bool
+) -> None:
+    script, out = tmp_path / "unseen.py", tmp_path / "out"
+    script.write_text(UNSEEN)
+    arguments = ["sweep", f"{script}:generate", "--vary", "batch=16", "--out", str(out)]
+    assert run(group, [*arguments, "--arg", f"marked={json.dumps(marked)}"]) == 0
+    sweep = json.loads((out / SWEEP_FILE).read_bytes())
+    (point,) = sweep["points"]
+    recording = json.loads((out / "batch_16" / "recording.json").read_bytes())
+    assert (recording["target"]["new_tokens"], recording["target"]["batch"]) == (8, 16)
+    if marked:
+        assert point["eager_ns"] == pytest.approx(32e6, rel=0.2)
+        assert point["tokens_per_s"] == pytest.approx(16e9 / point["eager_ns"], rel=1e-3)
+    elif point["eager_ns"] is None:
+        assert "no step time at batch 16: no steps were seen" in " ".join(sweep["caveats"])
+    else:  # Python 3.12 sees the loop.
+        assert point["eager_ns"] == pytest.approx(32e6, rel=0.2)
+
+
 def test_a_batch_that_was_not_seen_makes_no_tokens() -> None:
     path = ROOT / "reports/plain_0p6b/diagnosis.json"
     diagnosis = msgspec.json.decode(path.read_bytes(), type=Diagnosis)
@@ -402,6 +437,7 @@ def test_where_every_point_failed_the_reasons_are_told(tmp_path: Path, capsys: C
         (["--vary", "batch=1", "--batch", "4"], "`--batch` says nothing of a decode step over"),
         (["toy", "--vary", "batch=1", "--context", "4"], "`--context` says nothing of the toy"),
         (["s.py:f", "--vary", "n=1"], "there is no file `s.py`"),
+        (["decodeprof.units:time", "--vary", "size=1"], "`--vary size` was given"),
     ],
 )
 def test_what_was_asked_wrongly_is_said(
