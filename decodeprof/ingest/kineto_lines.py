@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from decodeprof.ingest import kineto_events as kineto
 from decodeprof.ingest.columns import Grown
 from decodeprof.ingest.gather import IMPOSSIBLE_NS, Rows, table_of
+from decodeprof.ingest.kineto_flows import NotUnderstoodError, check_flows, list_of
 from decodeprof.ingest.number_scan import Runs, Text
 from decodeprof.ingest.salvage import UNREADABLE
 from decodeprof.model.trace import I64, NONE
 
-_BETWEEN = b",\n  "
 _ZERO = ord("0")
 # Where the first key of an event and the value of its phase are, counted from its brace.
 _KEY_AT, _PHASE_AT = 7, 13
@@ -68,19 +68,6 @@ _MOST_LEARNT = 256
 _MOST_PARSED = 8
 # Forms are given up, and learnt anew, before they fill the memory.
 _MOST_FORMS = 1 << 16
-
-
-class _Flow(msgspec.Struct, gc=False):
-    """An arrow between two events, of which nothing is needed."""
-
-    ph: Literal["s", "f", "t"]
-
-
-_FLOWS = msgspec.json.Decoder(list[_Flow])
-
-
-class _NotUnderstoodError(Exception):
-    """A block has to be parsed."""
 
 
 class _Forms(dict[bytes, int]):
@@ -151,7 +138,7 @@ class KinetoLines:
             return False
         try:
             self._take(block)
-        except _NotUnderstoodError:
+        except NotUnderstoodError:
             self._parsed_blocks += 1
             self._pays = self._parsed_blocks <= _MOST_PARSED
             return False
@@ -165,7 +152,7 @@ class KinetoLines:
         text = self._text
         text.hold(block)
         if text.data[: text.size].min() < ord("\t"):
-            raise _NotUnderstoodError  # No JSON, and our marks could be its bytes.
+            raise NotUnderstoodError  # No JSON, and our marks could be its bytes.
         newlines = text.places(ord("\n"))
         lines = _event_lines(text, newlines)
         begin = newlines[lines] - 1
@@ -177,16 +164,16 @@ class KinetoLines:
         numbers = self._numbers(text, block, newlines, lines, begin, which) if len(which) else {}
         for mark, runs in numbers.items():
             text.blank(runs, mark)
-        _check_flows(text, begin[:-1][flow], begin[1:][flow])
+        check_flows(text, begin[:-1][flow], begin[1:][flow])
         # What begins otherwise ("name", or another phase) is parsed.
         others = ~(flow | complete)
         parsed = _parsed(b"".join(text.pieces(begin[:-1][others], begin[1:][others])))
         if any(e.ph == "X" and table_of(e.cat) in _JOINED for e in parsed):
-            raise _NotUnderstoodError  # They would come behind others that they precede.
+            raise NotUnderstoodError  # They would come behind others that they precede.
         forms = self._forms_of(text.pieces(begin[:-1][complete], begin[1:][complete]))
         table = self._table.rows(forms)
         if (table == _UNUSABLE).any():
-            raise _NotUnderstoodError
+            raise NotUnderstoodError
         rare = which[table == _RARE]
         parsed += _parsed(b"".join([block[begin[i] : begin[i + 1]] for i in rare.tolist()]))
         for at, name in enumerate(_JOINED):
@@ -227,7 +214,7 @@ class KinetoLines:
         if self._places is None:
             found = _FIRST.search(block)
             if found is None:
-                raise _NotUnderstoodError
+                raise NotUnderstoodError
             start_line = found[0].count(b"\n", 0, found[0].index(b'\n    "ts"') + 1)
             self._places = _Places(start_line, len(found["to_length"]))
         if not self._to_external:
@@ -249,7 +236,7 @@ class KinetoLines:
         """The index of each event's form; new ones are parsed.
 
         Raises:
-            _NotUnderstoodError: one of them is no JSON, or most of them are new.
+            NotUnderstoodError: one of them is no JSON, or most of them are new.
         """
         self._seen_events += len(texts)
         if len(self._forms) > _MOST_FORMS:
@@ -262,7 +249,7 @@ class KinetoLines:
             if new > max(_MOST_LEARNT, len(texts) // 2):
                 self._parse(known.new[:_MOST_LEARNT])
                 known.new = known.new[_MOST_LEARNT:]
-                raise _NotUnderstoodError
+                raise NotUnderstoodError
             if new:
                 self._parse(known.new)
                 known.new = []
@@ -275,7 +262,7 @@ class KinetoLines:
         filled = _BLANKS.sub(lambda found: _FILL[found[0][0]], b"".join(forms))
         parsed = _parsed(filled)
         if len(parsed) != len(forms):
-            raise _NotUnderstoodError
+            raise NotUnderstoodError
         tables: list[int] = []
         sources: dict[str, list[int]] = {name: [] for name in self._sources}
         groups: dict[str, list[kineto.Event]] = {name: [] for name in _JOINED}
@@ -336,13 +323,13 @@ def _event_lines(text: Text, newlines: I64) -> I64:
     """The newlines that follow the events' opening braces, and the next event's behind the block.
 
     Raises:
-        _NotUnderstoodError: the block does not begin and end with one.
+        NotUnderstoodError: the block does not begin and end with one.
     """
     short = np.flatnonzero(newlines[1:] - newlines[:-1] == len("  {\n")) + 1
     braces = short[text.data[newlines[short] - 1] == ord("{")]
     lines = np.concatenate(([0], braces))
     if len(newlines) < 2 or newlines[0] != 1 or lines[-1] != len(newlines) - 1:
-        raise _NotUnderstoodError
+        raise NotUnderstoodError
     return lines
 
 
@@ -351,52 +338,11 @@ def _inside(at: I64, starts: I64, ends: I64) -> I64:
     return np.clip(at, starts + 8, ends)
 
 
-def _list(text: bytes) -> bytes:
-    return b"[" + text.removesuffix(_BETWEEN) + b"]"
-
-
 def _parsed(text: bytes) -> list[kineto.Event]:
     try:
-        return kineto.EVENTS.decode(_list(text))
+        return kineto.EVENTS.decode(list_of(text))
     except UNREADABLE:
-        raise _NotUnderstoodError from None
-
-
-def _check_flows(text: Text, begin: I64, end: I64) -> None:
-    """Of texts that differ in their digits alone the first one is parsed, and each other text.
-
-    Raises:
-        _NotUnderstoodError: one of them is no JSON of a flow.
-    """
-    length = end - begin
-    parsed: list[bytes] = []
-    for size in set(length.tolist()):
-        texts = text.rows(begin[length == size], size)
-        lowest, span = _as_sound(texts[0])
-        alike = texts - lowest <= span
-        parsed.append(texts[0].tobytes())
-        if not alike.all():
-            parsed.append(texts[~alike.all(axis=1)].tobytes())
-    try:
-        _FLOWS.decode(_list(b"".join(parsed)))
-    except UNREADABLE:
-        raise _NotUnderstoodError from None
-
-
-def _as_sound(text: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """The lowest byte at each place, and how far above it others may be, so that JSON stays JSON.
-
-    A digit may be another one, but none gets a zero at its front that it had not.
-    """
-    lowest, span = text.copy(), np.zeros_like(text)
-    digit = text - np.uint8(_ZERO) <= 9
-    if not (text == ord("\\")).any():  # Digits behind it may be half of a character.
-        lowest[digit], span[digit] = _ZERO, 9
-        first = digit.copy()
-        first[1:] &= ~digit[:-1] & (text[:-1] != ord("."))
-        lowest[first] = np.minimum(text[first], _ZERO + 1)
-        span[first] = np.where(text[first] == _ZERO, 0, 8)
-    return lowest, span
+        raise NotUnderstoodError from None
 
 
 def _place_of(event: kineto.Event) -> int:
