@@ -16,6 +16,8 @@ class MeasuredPoint(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     eager_ns: int | None = None
     graph_ns: int | None = None
+    slow_host: bool = False
+    """The eager step waited for a host that was slower than at most other points."""
 
 
 class MeasuredCurve(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +27,7 @@ class MeasuredCurve(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     """What was measured, and on what."""
     settings: dict[str, int | bool | str]
+    """Every one that `Settings` has; batch: of the first point."""
     points: list[MeasuredPoint]
 
 

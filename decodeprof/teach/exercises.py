@@ -64,7 +64,7 @@ EXERCISES = (
         answer=1,
         why="A zero key has a score of 0, and e to the 0 is 1: zeros would take part. The mask "
         "gives them weight 0, and the slot at a position is always written before a query gets "
-        "there. They should still be no NaN: 0 times NaN is NaN.",
+        "there. They must not hold NaN all the same: 0 times NaN is NaN.",
     ),
     Exercise(
         key="no-cpu",

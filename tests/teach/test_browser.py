@@ -194,6 +194,55 @@ def test_each_measured_curve_can_be_chosen_and_set(page: Any) -> None:
         assert run(page, "document.getElementById('fused').checked") == curve.settings["fused"]
 
 
+@pytest.mark.parametrize("before", [1, 2])
+def test_a_curve_takes_nothing_over_from_the_one_before(page: Any, before: int) -> None:
+    curves = packaged_curves()
+    worked = next(at for at, curve in enumerate(curves) if "worked example" in curve.name)
+    for index in (before, worked):
+        run(page, "document.getElementById('graph').checked || graph.click()")
+        run(page, f"document.getElementById('curve').selectedIndex = {index}")
+        run(page, "document.getElementById('as-measured').click()")
+        settle(page)
+    settings = {**curves[worked].settings, "launch_ns": 13_000, "bandwidth_gb_s": 4_300}
+    step_ns = replay(program(Settings(**settings))).step_ns  # type: ignore[arg-type]
+    text = run(page, "document.getElementById('chart-text').textContent").replace("\u00a0", " ")
+    assert text.startswith(f"Batch 1: {step_ns / 1e6:.1f} ms by the model, 24.2 ms measured (")
+    assert step_ns == pytest.approx(24.2e6, rel=0.05)
+    assert not run(page, "graph.checked")
+
+
+def test_a_point_of_a_slow_host_is_told(page: Any) -> None:
+    curve = packaged_curves()[0]
+    assert [point.batch for point in curve.points if point.slow_host] == [64]
+    assert run(page, "document.querySelectorAll('#chart .slow').length") == 1
+    run(page, "document.getElementById('as-measured').click()")
+    for batch, told in ((32, False), (64, True)):
+        run(page, f"batch.value = {batch.bit_length() - 1}")
+        run(page, "batch.dispatchEvent(new Event('input'))")
+        settle(page)
+        text = run(page, "document.getElementById('chart-text').textContent")
+        assert text.startswith(f"Batch {batch}: ")
+        assert ("The host was slow" in text) == told
+
+
+def test_as_many_kernels_are_shown_as_the_slider_says(page: Any) -> None:
+    for graph in (False, True):
+        assert run(page, "graph.checked") == graph
+        for at, wanted in ((0, 6), (2, 24), (5, 240)):
+            run(page, f"shown.value = {at}")
+            run(page, "shown.dispatchEvent(new Event('input'))")
+            text = run(page, "document.getElementById('timeline-text').textContent")
+            assert f"The device runs {wanted} kernels" in text
+            assert ("of a whole step" in text) == graph
+        run(page, "graph.click()")
+
+
+def test_numbers_on_the_axis_are_written_as_elsewhere(page: Any) -> None:
+    ticks = run(page, "[...document.querySelectorAll('#chart .tick')].map(t => t.textContent)")
+    assert "1,024" in ticks
+    assert "1024" not in ticks
+
+
 def test_the_exercises_are_checked(page: Any) -> None:
     for index, exercise in enumerate(EXERCISES):
         form = f"document.forms[{index}]"

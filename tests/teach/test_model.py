@@ -12,9 +12,11 @@ from importlib.resources import files
 import pytest
 
 from decodeprof.analysis.replay.run import NEVER_NS, replay
+from decodeprof.recording import read_recording
 from decodeprof.teach.curves import packaged_curves
 from decodeprof.teach.page import learn_page
 from decodeprof.teach.steps import Settings, constants, floor_bytes, kernels, program
+from tests.teach import make_curves
 
 MODEL = files("decodeprof.teach.templates").joinpath("model.js")
 NODE = shutil.which("node")
@@ -120,11 +122,35 @@ def test_a_wait_costs_a_graph_its_run_ahead_and_an_eager_step_next_to_nothing() 
     assert step(graph=True, sync_every=16) - step(graph=True) < lost / 10
 
 
+def test_a_launched_step_is_far_from_the_measured_one_only_where_the_host_was_slow() -> None:
+    for curve in packaged_curves():
+        shape = Settings(**curve.settings)  # type: ignore[arg-type]
+        for point in curve.points:
+            assert point.eager_ns is not None
+            step_ns = replay(program(replace(shape, batch=point.batch))).step_ns
+            far = abs(point.eager_ns / step_ns - 1) > 0.2
+            assert far == point.slow_host, (curve.name, point)
+
+
+def test_the_page_tells_what_a_graphs_launch_took_on_the_hosts_measured() -> None:
+    recordings = sorted(make_curves.FIXTURES.glob("*/recording.json"))
+    if not recordings:
+        pytest.skip("no recordings in this checkout")
+    read = [read_recording(path.parent).ceilings for path in recordings]
+    took = sorted(c.graph_launch_ns for c in read if c is not None and c.graph_launch_ns)
+    page = " ".join(learn_page(packaged_curves()).split())
+    assert f"take {took[0] / 1e3:.0f} to {took[-1] / 1e3:.0f} µs, by host" in page
+    assert sum(ns < 20_000 for ns in took) > 0.8 * len(took)
+    fixed = constants()
+    model, python = fixed["graph_launch_ns"] // 1000, fixed["step_python_ns"] // 1000
+    told = f"the model has {model} µs, and {python} µs for the Python around it in each step"
+    assert f"{told}, which makes the {model + python} µs of its host" in page
+
+
 def test_the_page_says_how_far_the_model_is_from_what_was_measured() -> None:
     worst = {}
     for curve in packaged_curves():
-        of_it = [name for name in curve.settings if name != "launch_ns"]
-        shape = Settings(**{name: curve.settings[name] for name in of_it}, graph=True)  # type: ignore[arg-type]
+        shape = replace(Settings(**curve.settings), graph=True)  # type: ignore[arg-type]
         for point in curve.points:
             assert point.graph_ns is not None
             step_ns = replay(program(replace(shape, batch=point.batch))).step_ns

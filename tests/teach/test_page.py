@@ -5,12 +5,14 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import fields
 
 import pytest
 
 from decodeprof.teach.curves import MeasuredCurve, MeasuredPoint, packaged_curves
 from decodeprof.teach.exercises import EXERCISES
 from decodeprof.teach.page import learn_page
+from decodeprof.teach.steps import Settings
 from decodeprof.teach.templates import read
 from tests.teach import make_curves
 
@@ -52,6 +54,11 @@ def test_a_curve_cannot_end_its_element() -> None:
     page = learn_page([curve])
     assert hostile not in page
     assert page.count("</script>") == learn_page([]).count("</script>")
+
+
+def test_each_curve_sets_all_that_the_model_has() -> None:
+    for curve in packaged_curves():
+        assert set(curve.settings) == {field.name for field in fields(Settings)}, curve.name
 
 
 def test_the_measured_curves_are_those_of_the_recordings() -> None:

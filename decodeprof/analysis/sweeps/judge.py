@@ -286,15 +286,22 @@ def _spreads(points: Sequence[Measured], axis: str) -> list[str]:
     return said
 
 
+def host_was_slow(point: Point) -> bool:
+    """Whether the eager step waits for a host that took longer than over all such points."""
+    return bool(
+        _waits(point)
+        and point.eager_ns
+        and point.host_ns
+        and point.eager_ns > (1 + SPREAD_SHARE) * point.host_ns
+    )
+
+
 def _slow(points: Sequence[Point], axis: str) -> list[str]:
     """Points that wait for a host that was slow all the while, which their own samples hide."""
     slow = [
         f"{point.value:,} ({units.share(point.eager_ns / point.host_ns - 1)})"
         for point in points
-        if _waits(point)
-        and point.eager_ns
-        and point.host_ns
-        and point.eager_ns > (1 + SPREAD_SHARE) * point.host_ns
+        if host_was_slow(point) and point.eager_ns and point.host_ns
     ]
     if not slow:
         return []

@@ -84,7 +84,7 @@
       });
       done += made.steps;
       round += 1;
-      if (round === 1 || done <= 3) until.learn(device, made, done);
+      if (until() === Infinity) until.learn(device, made);
     }
     return { host, device };
   }
@@ -93,9 +93,9 @@
   function windowOf(shown) {
     let end = Infinity;
     const until = () => end;
-    until.learn = (device, made, done) => {
+    until.learn = (device, made) => {
       const wanted = shown === THREE ? 3 * made.kernels.length : shown === ALL ? made.kernels.length : shown;
-      if (device.length >= wanted || done >= 3) end = device[Math.min(wanted, device.length) - 1].to * 1.03;
+      if (device.length >= wanted) end = device[wanted - 1].to;
     };
     return until;
   }
@@ -138,11 +138,12 @@
     const inside = (events) => events.filter((event) => event.from < end);
     const spent = (events) => inside(events).reduce((sum, e) => sum + Math.min(e.to, end) - e.from, 0);
     const launches = inside(host).filter((event) => event.kind === "launch").length;
+    const each = !state.graph ? "" : launches === 1 ? ", of a whole step" : ", each of a whole step";
     const waits = spent(host.filter((event) => event.kind === "wait"));
     const kernels = inside(device);
     let longest = 0;
     for (let i = 1; i < kernels.length; i++) longest = Math.max(longest, kernels[i].from - kernels[i - 1].to);
-    return `In the first ${time(end)} the host makes ${several(launches, "launch", "launches")}` +
+    return `In the first ${time(end)} the host makes ${several(launches, "launch", "launches")}${each}` +
       (waits > 0 ? ` and waits for ${time(waits)}` : "") +
       `. The device runs ${several(kernels.length, "kernel", "kernels")} and is busy for ${share(spent(device) / end)} of the time; ` +
       `its longest pause between two of them is ${time(longest)}.`;
@@ -228,7 +229,7 @@
     }));
     const curve = curves[$("curve").selectedIndex];
     const dots = (curve ? curve.points : []).flatMap((point) => [["eager", point.eager_ns], ["graph", point.graph_ns]]
-      .filter(([, ns]) => ns !== null).map(([kind, ns]) => ({ kind, batch: point.batch, ns })));
+      .filter(([, ns]) => ns !== null).map(([kind, ns]) => ({ kind, batch: point.batch, ns, slow: kind === "eager" && point.slow_host })));
     const every = [...lines.flatMap((line) => line.points.map((point) => point[1])), ...dots.map((dot) => dot.ns)];
     const low = 10 ** Math.floor(Math.log10(Math.min(...every))), high = 10 ** Math.ceil(Math.log10(Math.max(...every)));
     const tall = 300, { picture, width } = svg("chart", tall);
@@ -242,7 +243,7 @@
     }
     for (const batch of batches.filter((_, i) => i % 2 === 0)) {
       const anchor = batch === largest ? "end" : "middle";
-      element(picture, "text", { x: x(batch), y: bottom + 16, class: "tick", "text-anchor": anchor }, batch);
+      element(picture, "text", { x: x(batch), y: bottom + 16, class: "tick", "text-anchor": anchor }, count(batch));
     }
     element(picture, "text", { x: (left + right) / 2, y: tall - 4, class: "tick", "text-anchor": "middle" }, "batch");
     for (const line of lines) {
@@ -255,7 +256,7 @@
       if (path.length > 1) element(picture, "path", { d: path.join(""), class: `measured measured-${kind}` });
     }
     for (const dot of dots) {
-      element(picture, "circle", { cx: x(dot.batch), cy: y(dot.ns), r: 4.5, class: `dot-${dot.kind}` });
+      element(picture, "circle", { cx: x(dot.batch), cy: y(dot.ns), r: 4.5, class: `dot-${dot.kind}${dot.slow ? " slow" : ""}` });
     }
     const step = Model.replay(settings, constants).stepNs;
     element(picture, "circle", { cx: x(settings.batch), cy: y(step), r: 8, class: "here", id: "here" });
@@ -264,13 +265,15 @@
     const alike = there && asMeasured(settings, curve);
     $("chart-text").textContent = `Batch ${count(settings.batch)}: ${time(step)} by the model` +
       (there ? `, ${time(there.ns)} measured (${curve.name}` + (alike ? ")." : ", which had other settings).") :
-        "; no measured point there.");
+        "; no measured point there.") +
+      (there && there.slow ? " The host was slow as this point was measured; the model's is not." : "");
     $("curve-source").textContent = curve ? curve.source : "";
   }
 
-  // Whether the sliders stand where the curve was measured, as near as they can.
+  // Whether the sliders stand where the curve was measured, as near as they can. A curve has points
+  // at many batches, with a graph and without.
   function asMeasured(settings, curve) {
-    return settings.sync_every === 0 && Object.entries(curve.settings).every(([name, value]) =>
+    return Object.entries(curve.settings).every(([name, value]) => name === "batch" || name === "graph" ||
       settings[name] === (SLIDERS[name] ? nearest(SLIDERS[name].values, value) : value));
   }
 
@@ -327,7 +330,7 @@
   $("curve").addEventListener("change", drawChart);
   $("as-measured").addEventListener("click", () => {
     const curve = curves[$("curve").selectedIndex];
-    if (curve) set({ sync_every: 0, ...curve.settings });
+    if (curve) set(curve.settings);
   });
   $("play").addEventListener("click", () => setPlaying(!playing));
   for (const button of document.querySelectorAll("button.show")) {
