@@ -15,8 +15,8 @@ from decodeprof import units
 Line = dict[str, Any]
 WIDTH = 100
 HEAD = (
-    "rows  draft  kept   same             launched         as one graph   graph   draft    both  "
-    "÷ product"
+    "rows  draft  guess  kept   same          launched      as one graph  ×graph  ×draft   ×both"
+    "  ratio"
 )
 UNDRAFTED = 0.02
 """The damping under which plain decoding was measured; it does not depend on it."""
@@ -46,6 +46,13 @@ class Gain:
     """What a graph gains without a draft."""
 
     @property
+    def guess(self) -> str:
+        """How the draft guesses."""
+        if self.draft == 0:
+            return "-"
+        return "good" if self.damping == UNDRAFTED else "bad"
+
+    @property
     def share(self) -> float | None:
         """Of the product of both gains: what they gain together."""
         if self.both is None or self.alone is None or self.of_draft is None:
@@ -65,11 +72,13 @@ def table(path: Path) -> str:
     about_it = (
         f"Speculative decoding of the 0.6B shape on one {about['device']}: the draft is the "
         f"model's first {about['draft_layers']} layers. Tokens a second are of all rows; a round "
-        "is timed without a profiler, launched kernel by kernel and as one graph. kept: drafted "
-        "tokens kept a round. same: tokens up to the first that the plain loop of one row makes "
-        "otherwise; in bf16 another number of rows sums in another order. graph: what it gains "
-        "over launching the same; draft: over none, launched; both: over plain launched decoding. "
-        "÷ product: 1 where the two gains multiply."
+        "is timed without a profiler, launched kernel by kernel and as one graph. draft: tokens "
+        "drafted a round; guess: whether the draft is good or bad at it; kept: drafted tokens kept "
+        "a round. same: tokens until the text first differs from the plain one-row loop; in bf16 "
+        "another number of rows sums in another order. Gains in tokens a second, ×graph: over "
+        "launching the same; ×draft: over none, launched; ×both: over plain launched decoding. "
+        "ratio: ×both ÷ the product of ×draft and of ×graph without a draft; 1 where the two gains "
+        "multiply."
     )
     said = [*_wrapped(about_it), "", HEAD, *map(_row, gains)]
     for text in _findings(found, gains):
@@ -113,11 +122,12 @@ def _gain(found: dict[tuple[Any, ...], Line], *, damping: float, rows: int, draf
 
 
 def _row(gain: Gain) -> str:
-    cells = f"{gain.rows:>4}  {gain.draft:>5}  {gain.kept:>4.1f}  {gain.same:>5}  {gain.launched}"
+    cells = f"{gain.rows:>4}  {gain.draft:>5}  {gain.guess:<5}  {gain.kept:>4.1f}  {gain.same:>5}"
+    cells += f"  {gain.launched}"
     cells += f"{'*' if gain.slow else ' '} {gain.graphed}  {gain.of_graph:>4.1f} ×"
     if gain.of_draft is None or gain.both is None or gain.share is None:
         return cells
-    return f"{cells}  {gain.of_draft:>4.1f} ×  {gain.both:>4.1f} ×  {gain.share:>9.2f}"
+    return f"{cells}  {gain.of_draft:>4.1f} ×  {gain.both:>4.1f} ×  {gain.share:>5.2f}"
 
 
 def _findings(found: dict[tuple[Any, ...], Line], gains: Sequence[Gain]) -> list[str]:
@@ -137,10 +147,12 @@ def _findings(found: dict[tuple[Any, ...], Line], gains: Sequence[Gain]) -> list
         )
     if poor:
         kept = " and ".join(f"{gain.kept:.1f} of {gain.draft}" for gain in poor)
+        alone = " and ".join(f"{gain.of_draft:.2f} ×" for gain in poor)
         lost = " and ".join(f"{(gain.both or 0) / (gain.alone or 1):.2f} ×" for gain in poor)
         said.append(
-            f"Where the draft guesses badly ({kept} kept) they do not: the graph with it makes "
-            f"{lost} of the tokens that the graph makes without."
+            f"A draft that guesses badly ({kept} kept) gains nothing by itself, {alone} of the "
+            "tokens without it, so the graph's gain has nothing to multiply: with the draft it "
+            f"makes {lost} of the tokens that it makes without."
         )
     for gain in gains:
         if gain.slow:
@@ -167,4 +179,4 @@ def _round_ns(line: Line) -> float:
 
 
 def _told(line: Line) -> str:
-    return f"{units.time(_round_ns(line)):>8}  {line['tokens_per_s']:>6,.0f}/s"
+    return f"{units.time(_round_ns(line)):>7}  {line['tokens_per_s']:>5,.0f}/s"
