@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from decodeprof import hardware
+from decodeprof.analysis.figures import PhaseFigures
 from decodeprof.analysis.traffic.floor import StepFloor, step_floor
 from decodeprof.diagnosis import context
 from decodeprof.diagnosis.evidence import Evidence
@@ -20,11 +21,19 @@ class _Rate:
     source: str | None
 
 
-def floors_of(evidence: Evidence, predicted: Predictions) -> Floors | None:
-    """The floors of the decode step whose times are shown, else of the prefill; None: no step."""
-    figures = evidence.decode or evidence.prefill
+def floors_of(
+    evidence: Evidence, predicted: Predictions, figures: PhaseFigures | None
+) -> Floors | None:
+    """The floors of the step of a phase whose times are shown; None: there is none.
+
+    Args:
+        evidence: the analysis.
+        predicted: what replay says of the decode step.
+        figures: of the decode steps, or of the prefill.
+    """
     if figures is None or evidence.traffic is None:
         return None
+    decodes = figures is evidence.decode
     name = next((d.name for d in evidence.trace.devices if d.index == evidence.device), None)
     gap, source = predicted.node_gap_ns, predicted.node_gap_source
     if gap is None:
@@ -39,30 +48,39 @@ def floors_of(evidence: Evidence, predicted: Predictions) -> Floors | None:
     )
     bandwidth = _bandwidth(evidence, name)
     flops = _flops_rate(evidence, name, floor)
-    unprofiled = context.unprofiled_step(recording) if evidence.decode else None
+    timed = context.unprofiled_step if decodes else context.unprofiled_prefill
+    unprofiled = timed(recording)
+    step_ns = unprofiled.median if unprofiled else int(evidence.steps.window_ns[figures.shown])
+    bytes_ns, flops_ns = _ns(floor.bytes, bandwidth.per_s), _ns(floor.flops, flops.per_s)
     return Floors(
-        host_ns=predicted.host_ns,
+        host_ns=predicted.host_ns if decodes else None,
         busy_ns=figures.busy_ns,
         node_gap_ns=gap,
         device_ns=_device_ns(
             figures.busy_ns,
             gaps=min(int(evidence.counts.activities[figures.shown]), figures.gaps),
             gap_ns=gap,
-            unprofiled_ns=unprofiled.median if unprofiled else None,
-            replayed_ns=predicted.outcomes.floor_ns
-            if predicted.outcomes and evidence.decode
-            else None,
+            unprofiled_ns=unprofiled.median if unprofiled and decodes else None,
+            replayed_ns=predicted.outcomes.floor_ns if predicted.outcomes and decodes else None,
         ),
-        bytes_ns=_ns(floor.bytes, bandwidth.per_s),
+        bytes_ns=bytes_ns,
         bytes=floor.bytes,
-        flops_ns=_ns(floor.flops, flops.per_s),
+        flops_ns=flops_ns,
         flops=floor.flops,
         bandwidth_bytes_per_s=bandwidth.per_s,
         node_gap_source=source,
         bandwidth_source=bandwidth.source,
         flops_per_s=flops.per_s,
         flops_source=flops.source,
+        mbu_share=_share(bytes_ns, step_ns),
+        mfu_share=_share(flops_ns, step_ns),
+        mbu_busy_share=_share(bytes_ns, figures.busy_ns),
+        mfu_busy_share=_share(flops_ns, figures.busy_ns),
     )
+
+
+def _share(least_ns: int | None, taken_ns: int) -> float | None:
+    return None if least_ns is None or taken_ns <= 0 else least_ns / taken_ns
 
 
 def _device_ns(

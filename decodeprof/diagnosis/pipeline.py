@@ -78,7 +78,7 @@ def _figures(evidence: Evidence, predicted: Predictions) -> Diagnosis:
         *_sites(evidence, evidence.decode, "decode", exposed=predicted.exposed_ns),
         *_sites(evidence, evidence.prefill, "prefill", exposed={}),
     ]
-    floors = floors_of(evidence, predicted)
+    floors = floors_of(evidence, predicted, evidence.decode or evidence.prefill)
     return Diagnosis(
         source=Source(
             kind="recording" if recording else evidence.trace.kind,
@@ -93,6 +93,7 @@ def _figures(evidence: Evidence, predicted: Predictions) -> Diagnosis:
         generation=context.generation_of(recording),
         floors=floors,
         verdict=_verdict(evidence, unprofiled=unprofiled, floors=floors, predicted=predicted),
+        prefill_verdict=_prefill_verdict(evidence, predicted),
         replay=predicted.replay,
         what_if=with_measured(predicted.what_if, recording),
         syncs=syncs,
@@ -128,6 +129,36 @@ def _verdict(
         figures, what, unprofiled = evidence.prefill, "the prefill", None
     if figures is None or floors is None or floors.device_ns is None:
         return without_steps(evidence)
+    return _verdict_on(
+        figures, evidence, unprofiled=unprofiled, floors=floors, predicted=predicted, what=what
+    )
+
+
+def _prefill_verdict(evidence: Evidence, predicted: Predictions) -> Verdict | None:
+    """The verdict on a prompt pass beside that on the steps; None: there are not both."""
+    floors = floors_of(evidence, predicted, evidence.prefill)
+    if evidence.decode is None or evidence.prefill is None or floors is None:
+        return None
+    return _verdict_on(
+        evidence.prefill,
+        evidence,
+        unprofiled=context.unprofiled_prefill(evidence.recording),
+        floors=floors,
+        predicted=predicted,
+        what="the prefill",
+    )
+
+
+def _verdict_on(
+    figures: PhaseFigures,
+    evidence: Evidence,
+    *,
+    unprofiled: Distribution | None,
+    floors: Floors,
+    predicted: Predictions,
+    what: str,
+) -> Verdict:
+    assert floors.device_ns is not None
     outcomes = predicted.outcomes if figures is evidence.decode else None
     profiled = int(evidence.steps.window_ns[figures.shown])
     bound = Bound(

@@ -173,6 +173,13 @@ class Floors(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth_source: str | None = None
     flops_per_s: float | None = None
     flops_source: str | None = None
+    mbu_share: float | None = None
+    """Model bandwidth utilization: bytes ÷ bandwidth ÷ step."""
+    mfu_share: float | None = None
+    """Model FLOPs utilization: FLOPs ÷ their rate ÷ step."""
+    mbu_busy_share: float | None = None
+    """The same over the time in which the device is busy."""
+    mfu_busy_share: float | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -359,6 +366,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     generation: Generation | None
     floors: Floors | None
     verdict: Verdict
+    prefill_verdict: Verdict | None = None
+    """Of the prompt pass, where there are decode steps as well: the two often differ."""
     replay: Replay
     what_if: WhatIfs
     syncs: list[SyncSite]

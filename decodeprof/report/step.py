@@ -23,6 +23,7 @@ from decodeprof.report.blocks import (
     Facts,
     Line,
     Note,
+    Paragraph,
     Row,
     Section,
     Span,
@@ -245,7 +246,16 @@ def _floor_facts(floors: Floors, step: StepFigures | None) -> list[Fact | None]:
         _floor("device floor", floors.device_ns, device),
         _traffic(floors),
         _arithmetic(floors),
+        _used("MBU", "bandwidth", floors.mbu_share, floors.mbu_busy_share),
+        _used("MFU", "arithmetic rate", floors.mfu_share, floors.mfu_busy_share),
     ]
+
+
+def _used(label: str, what: str, share: float | None, busy_share: float | None) -> Fact | None:
+    if share is None or busy_share is None:
+        return None
+    detail = f"of the {what} over the step; {units.share(busy_share)} while the device is busy"
+    return Fact(label, line(units.share(share)), line(detail))
 
 
 def _floor(label: str, ns: int | None, detail: str) -> Fact:
@@ -349,7 +359,9 @@ def prefill_section(diagnosis: Diagnosis) -> Section | None:
         share = units.share(figures.busy_ns / figures.profiled_ns)
         detail = f"{units.time(figures.busy_ns)} of the profiled prefill"
         rows.append(Fact("device busy", line(share), line(detail)))
-    return Section("prefill", "Prefill", (Facts(tuple(rows)),))
+    judged = diagnosis.prefill_verdict
+    verdict = () if judged is None else (Paragraph(line(judged.sentence)),)
+    return Section("prefill", "Prefill", (*verdict, Facts(tuple(rows))))
 
 
 def _unknown() -> Line:

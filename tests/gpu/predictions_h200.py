@@ -268,7 +268,7 @@ WIDTH = 100
 HEAD = (
     "Predicted from one recording, then measured: the step today, and with one change.",
     "cuda_graph: the step as one graph; no_syncs: the read left out; all: compiled, as one graph.",
-    "Every prediction was written before anything was measured.",
+    "Every prediction was written before what it foretells was measured.",
 )
 
 
@@ -286,6 +286,8 @@ class Row:
     """Kernels of the measured program, where they were counted."""
     same_speed: bool
     """Measured while the device ran as it did in the recording, as far as anybody looked."""
+    within: bool | None
+    """Whether it was measured inside the range that was predicted; None: none was kept."""
 
     @property
     def error(self) -> float:
@@ -313,9 +315,17 @@ def rows(
         today, recorded = got["before_ns"], said["recorded_step_ns"] or got["before_ns"]
         found.append(
             Row(case, today, said["predicted_ns"], got["after_ns"], recorded,
-                got.get("after_kernels"), got.get("same_speed", True))
+                got.get("after_kernels"), got.get("same_speed", True),
+                within(said, got["after_ns"]))
         )  # fmt: skip
     return found, missing
+
+
+def within(said: dict[str, Any], measured_ns: float) -> bool | None:
+    """Whether a time lies in a prediction's range; None: the range was not kept."""
+    if said.get("low_ns") is None or said.get("high_ns") is None:
+        return None
+    return bool(said["low_ns"] <= measured_ns <= said["high_ns"])
 
 
 def table(predictions: dict[str, Any], measured: dict[str, Any]) -> str:
@@ -377,6 +387,9 @@ def aims(found: list[Row]) -> list[str]:
         lines.append(
             f"fusion: {len(fusion)} cases, worst error {fusion[-1]:.1%} (aim {FUSION_WORST:.0%})"
         )
+    ranged = [row.within for row in found if row.within is not None]
+    if ranged:
+        lines.append(f"inside the predicted range: {sum(ranged)} of {len(ranged)}")
     return lines
 
 

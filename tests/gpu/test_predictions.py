@@ -37,9 +37,12 @@ def test_a_case_without_a_figure_is_named_with_its_reason() -> None:
 
 
 def test_the_aims_are_judged_by_the_errors() -> None:
-    said = {"cases": {case.name: {"predicted_ns": 96, "recorded_step_ns": 200} for case in CASES}}
+    case_of = {"predicted_ns": 96, "recorded_step_ns": 200, "low_ns": 90, "high_ns": 100}
+    said = {"cases": {case.name: case_of for case in CASES}}
+    said["cases"][CASES[0].name] = case_of | {"high_ns": 99}
     got = {case.name: {"before_ns": 200, "after_ns": 100} for case in CASES}
-    graph, sync, fusion = aims(rows(said, got)[0])
+    graph, sync, fusion, ranged = aims(rows(said, got)[0])
+    assert ranged == f"inside the predicted range: {len(CASES) - 1} of {len(CASES)}"
     assert "median error 4.0%" in graph
     assert "worst 4.0%" in graph
     assert "6 cases that save more than 5% of the step, 6 of them" in sync
