@@ -39,7 +39,7 @@ def prepare(out: Path) -> bool:
                 raise UsageError(
                     f"`{out}` exists and is not empty",
                     why="a recording never overwrites another",
-                    hint="name a new directory with `--out`, or leave `--out` away",
+                    hint="name a new directory with `--out`, or leave `--out` out",
                 )
             created = False
         else:

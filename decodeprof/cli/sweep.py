@@ -20,7 +20,7 @@ from decodeprof.cli.options import (
     say,
 )
 from decodeprof.cli.sweep_values import buckets_of, histogram_of, vary_of
-from decodeprof.errors import UsageError
+from decodeprof.errors import DecodeprofError, UsageError
 
 if TYPE_CHECKING:
     from decodeprof.model.sweep import Sweep
@@ -41,7 +41,7 @@ Examples:
     decodeprof sweep toy --vary batch=1,16,256,4096
 \b
   a function of your own that takes the batch size as an argument:
-    decodeprof sweep my_script.py:generate --vary batch=1,2,4,8
+    decodeprof sweep batched.py:generate --vary batch=1,2,4,8
 \b
   which batch sizes to capture graphs for, from how often each is live:
     decodeprof sweep --vary batch=1,2,4,8,16 --live 1:50,3:30,7:20
@@ -53,6 +53,8 @@ Examples:
 @click.argument("target", required=False)
 @click.option(
     "--vary",
+    "vary",
+    multiple=True,
     metavar="NAME=VALUES",
     help="What is varied: batch, context, prompt, layers or width, or the target's argument of "
     "that name. Values are whole numbers with commas between.",
@@ -85,7 +87,7 @@ Examples:
     metavar="N",
     help="Tokens that a decode step attends to.",
 )
-@click.option("--fused", is_flag=True, help="The decoder with Triton kernels, where they can run.")
+@click.option("--fused", is_flag=True, help="The decoder with Triton kernels; a CPU has none.")
 @click.option(
     "--arg",
     "args",
@@ -160,7 +162,13 @@ def command(*, target: str | None, output: Output, **options: Any) -> None:
         raise UsageError(
             "what is to be varied?", hint="decodeprof sweep --vary batch=1,2,4,8,16,32"
         )
-    axis, values = vary_of(options["vary"])
+    if len(options["vary"]) > 1:
+        raise UsageError(
+            "`--vary` is given twice",
+            why="a sweep has one axis",
+            hint="sweep the other one by itself, in a directory of its own",
+        )
+    axis, values = vary_of(options["vary"][0])
     live, _ = _questions(options)
     if live and axis != "batch":
         raise UsageError("`--live` is for a sweep over batch", why=f"this one is over {axis}")
@@ -187,6 +195,9 @@ def command(*, target: str | None, output: Output, **options: Any) -> None:
         kept = shlex.quote(str(out))
         say(f"the same command with `--out {kept}` tries again what was left out")
     say(f"to see this again: decodeprof sweep --show {shlex.quote(str(out))}")
+    reasons = dict.fromkeys(point.failed for point in sweep.points)
+    if None not in reasons:
+        raise DecodeprofError("no point could be measured", why="\n".join(map(str, reasons)))
 
 
 def _questions(options: dict[str, Any]) -> tuple[dict[int, int], list[list[int]]]:
@@ -226,7 +237,7 @@ def _run_reference(
     _refuse_options(
         tuple(name for name in _SETTINGS[phase] if name != axis),
         f"{subject} over {axis}",
-        "leave it away",
+        "leave it out",
     )
     spec = {
         "phase": phase,

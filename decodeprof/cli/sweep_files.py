@@ -103,26 +103,58 @@ def refuse_other_files(out: Path) -> None:
         raise UsageError(
             f"`{out}` exists and holds no sweep",
             why="a sweep never writes among other files",
-            hint="name a new directory with `--out`, or leave `--out` away",
+            hint="name a new directory with `--out`, or leave `--out` out",
         )
 
 
-def read(directory: Path) -> Stored:
-    """Read what was measured.
+def make_directory(out: Path) -> None:
+    """Make a sweep's directory, where it is not there yet.
 
     Raises:
-        InputError: there is no sweep, or a line of it is damaged.
+        UsageError: there can be none of that name.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot make the directory `{out}`",
+            why=str(error.strerror),
+            hint="name another one with `--out`",
+        ) from None
+
+
+def begun(out: Path) -> bool:
+    """Whether a sweep was begun in `out`: a first line that was cut off while written is none."""
+    path = out / POINTS_FILE
+    if not path.is_file():
+        return False
+    data = path.read_bytes()
+    return not _cut_at_once(data)
+
+
+def _cut_at_once(data: bytes) -> bool:
+    """Nothing, or the begin of a first line and no more."""
+    return not data or (data.startswith(b"{") and b"\n" not in data)
+
+
+def read(directory: Path) -> Stored:
+    """Read what was measured; a last line that was cut off is left out.
+
+    Raises:
+        InputError: there is no sweep, a line of it is damaged, or it lacks the first one.
     """
     path = directory / POINTS_FILE
     try:
-        lines = path.read_bytes().splitlines()
+        data = path.read_bytes()
     except OSError as error:
         raise InputError(
             f"`{directory}` holds no sweep",
             why=f"{POINTS_FILE}: {error.strerror}",
             hint="decodeprof sweep --vary batch=1,2,4,8",
         ) from None
-    messages = []
+    if _cut_at_once(data):
+        return Stored(about=About(), messages=[])
+    lines, messages = data.splitlines(), []
     for number, line in enumerate(lines, 1):
         try:
             messages.append(msgspec.json.decode(line, type=Message))
@@ -131,12 +163,14 @@ def read(directory: Path) -> Stored:
                 break  # The run was cut off while it wrote this line; the point is measured again.
             raise InputError(f"`{path}` is damaged", why=f"line {number}: {error}") from None
     try:
-        about = msgspec.convert(messages[0] if messages else {}, About)
+        about = msgspec.convert(messages[0], About)
         for message in messages[1:]:
             if not isinstance(message["value"], int) or not isinstance(message["kind"], str):
                 raise TypeError("a value is a whole number, and a kind is text")
     except (msgspec.ValidationError, KeyError, TypeError) as error:
         raise InputError(f"`{path}` is damaged", why=str(error)) from None
+    if not (about.axis or about.spec.get("axis")):
+        raise InputError(f"`{path}` is damaged", why="its first line does not say what was swept")
     return Stored(about=about, messages=messages[1:])
 
 

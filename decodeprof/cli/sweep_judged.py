@@ -21,6 +21,11 @@ _UNSETTLED = (
     "an eager step's profile held other numbers of activities in some steps: counts are means"
 )
 
+_NOT_FUSED = (
+    "`--fused` asks for Triton kernels, and none can run on a CPU: of it the projections that are "
+    "joined are left, and the rest runs as without it"
+)
+
 
 def judged(
     directory: Path,
@@ -81,7 +86,7 @@ def _of_reference(directory: Path) -> Swept:
         points = [structs.replace(point, tokens=None) for point in points]
     larger, withheld = larger_of_reference(directory, str(spec.get("axis", "")), points, rates)
     return Swept(
-        subject=_subject(spec, stored.about.dtype),
+        subject=_subject(spec, stored.about),
         axis=str(spec.get("axis", "")),
         device=stored.about.device,
         torch=stored.about.torch,
@@ -92,6 +97,7 @@ def _of_reference(directory: Path) -> Swept:
         caveats=[
             *problems,
             *([_UNSETTLED] if unsettled else []),
+            *([_NOT_FUSED] if spec.get("fused") and stored.about.device is None else []),
             *_left(stored.about, points),
             *withheld,
         ],
@@ -131,9 +137,9 @@ def _left(about: About, points: Sequence[Measured]) -> list[str]:
     ]
 
 
-def _subject(spec: Mapping[str, Any], dtype: str) -> str:
+def _subject(spec: Mapping[str, Any], about: About) -> str:
     """What was swept, in words."""
-    axis = spec.get("axis")
+    axis, dtype = spec.get("axis"), about.dtype
     if spec.get("phase") == "toy":
         fixed = {
             "layers": f"{spec.get('layers') or 32} × (matmul, SiLU, add)",
@@ -151,7 +157,9 @@ def _subject(spec: Mapping[str, Any], dtype: str) -> str:
     for name in ("layers", "width"):
         if spec.get(name):
             fixed[name] = f"{name} {spec[name]}"
-    kernels = " with fused kernels" if spec.get("fused") else ""
+    on_device = about.device is not None
+    fused = " with fused kernels" if on_device else " with joined projections"
+    kernels = fused if spec.get("fused") else ""
     rest = _joined(fixed, axis)
     return f"{what} of the {spec.get('shape')} shape{kernels}{', ' if rest else ''}{rest}, {dtype}"
 

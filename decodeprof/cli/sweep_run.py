@@ -21,6 +21,8 @@ from decodeprof.cli.sweep_files import (
     About,
     Message,
     Stored,
+    begun,
+    make_directory,
     read,
     refuse_other_files,
     trace_file,
@@ -91,7 +93,7 @@ def _ended_well(
         "done": {v: sorted(k) for v, k in done.items()},
         "trace": _trace_to_write(wanted, out),
     }
-    begun: int | None = None
+    under_way: int | None = None
     kind = ""
     told = len(stored.messages) if stored is not None else 0
     try:
@@ -103,16 +105,17 @@ def _ended_well(
                 if stored is None:
                     _append(out, {"spec": wanted.spec, **message})
             elif "begin" in message:
-                begun = message["begin"]
+                under_way = message["begin"]
             else:
                 _append(out, message)
-                begun, kind = None, message["kind"]
+                under_way, kind = None, message["kind"]
                 told += 1
                 show(_stage(wanted, message, told))
     except Died as died:
-        if begun is None and kind == "failed" and not died.by_request:
+        if under_way is None and kind == "failed" and not died.by_request:
             return False  # That point's failure left the device unusable for its process.
-        if begun is None or begun == min(wanted.spec["values"]) or died.by_request:
+        smallest = min(wanted.spec["values"])
+        if under_way is None or under_way == smallest or died.by_request:
             raise DecodeprofError(
                 "the sweep stopped before its end",
                 why=died.why,
@@ -120,7 +123,7 @@ def _ended_well(
                 if (out / POINTS_FILE).exists()
                 else "",
             ) from None
-        message = {"value": begun, "kind": "failed", "reason": f"its process died: {died.why}"}
+        message = {"value": under_way, "kind": "failed", "reason": f"its process died: {died.why}"}
         _append(out, message)
         show(_stage(wanted, message, told))
         return False
@@ -147,9 +150,8 @@ def _stored(out: Path) -> Stored | None:
     path = out / POINTS_FILE
     if not path.is_file():
         refuse_other_files(out)
-    if not path.is_file() or not path.stat().st_size:
         return None
-    stored = read(out)
+    stored = read(out) if begun(out) else None
     _mend(path)
     return stored
 
@@ -183,7 +185,7 @@ def _refuse_other_device(stored: Stored | None, message: Message, out: Path) -> 
 
 
 def _append(out: Path, message: Message) -> None:
-    out.mkdir(parents=True, exist_ok=True)
+    make_directory(out)
     with (out / POINTS_FILE).open("a", encoding="utf-8") as file:
         file.write(json.dumps(message) + "\n")
 

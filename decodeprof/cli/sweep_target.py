@@ -20,7 +20,15 @@ import msgspec
 from decodeprof.analysis.sweeps.floors import Machine
 from decodeprof.cli.options import say
 from decodeprof.cli.recorded import record_and_diagnose
-from decodeprof.cli.sweep_files import BATCH, POINTS_FILE, About, read, refuse_other_files
+from decodeprof.cli.sweep_files import (
+    BATCH,
+    POINTS_FILE,
+    About,
+    begun,
+    make_directory,
+    read,
+    refuse_other_files,
+)
 from decodeprof.errors import EXIT_INTERRUPTED, DecodeprofError, InputError, UsageError
 from decodeprof.model.diagnosis import Diagnosis, Generation
 from decodeprof.model.sweep import Measured
@@ -57,12 +65,13 @@ def run(sweep: TargetSweep, out: Path) -> None:
     """
     path = out / POINTS_FILE
     until = time.monotonic() + (sweep.seconds or math.inf)
-    created = not path.is_file()
+    created = not begun(out)
     if not created:
         _refuse_another(sweep, out)
     else:
-        refuse_other_files(out)
-        out.mkdir(parents=True, exist_ok=True)
+        if not path.is_file():
+            refuse_other_files(out)
+        make_directory(out)
         about = About(
             target=sweep.job.target,
             axis=sweep.axis,

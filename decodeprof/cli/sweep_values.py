@@ -56,6 +56,11 @@ def histogram_of(text: str) -> dict[int, int]:
 def _numbers(text: str, *, option: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
+        if not part:
+            raise UsageError(
+                f"`{option}` takes whole numbers of at least 1",
+                why=f"`{text}` has nothing between the commas" if "," in text else "there is none",
+            )
         if not part.isdecimal() or int(part) < 1:
             raise UsageError(
                 f"`{option}` takes whole numbers of at least 1", why=f"`{part}` is none"

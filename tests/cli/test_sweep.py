@@ -416,6 +416,10 @@ def test_where_every_point_failed_the_reasons_are_told(tmp_path: Path, capsys: C
         (["--vary", "batch"], "names nothing to vary"),
         (["--vary", "batch=1,x"], "`x` is none"),
         (["--vary", "batch=1,0"], "`0` is none"),
+        (["--vary", "batch=1,,2"], "`1,,2` has nothing between the commas"),
+        (["--vary", "batch="], "there is none"),
+        (["--vary", "batch=1", "--vary", "context=8"], "`--vary` is given twice"),
+        (["--vary", "batch=1", "--width-of-model", "7"], "the width 7 is no multiple of"),
         (["--vary", "batch=1,1"], "a value twice"),
         (["--show", "x", "--vary", "batch=1"], "`--show` runs nothing"),
         (["--vary", "batch=1", "--arg", "x=1"], "`--arg` is for a target"),
@@ -435,6 +439,7 @@ def test_where_every_point_failed_the_reasons_are_told(tmp_path: Path, capsys: C
         (["s.py:f", "--vary", "n=1", "--width-of-model", "8"], "`--width-of-model` says nothing"),
         (["--vary", "prompt=8", "--batch", "4"], "`--batch` says nothing of a prompt pass"),
         (["--vary", "batch=1", "--batch", "4"], "`--batch` says nothing of a decode step over"),
+        (["--vary", "batch=1", "--batch", "4"], "hint: leave it out"),
         (["toy", "--vary", "batch=1", "--context", "4"], "`--context` says nothing of the toy"),
         (["s.py:f", "--vary", "n=1"], "there is no file `s.py`"),
         (["decodeprof.units:time", "--vary", "size=1"], "`--vary size` was given"),
@@ -459,6 +464,64 @@ def test_a_file_in_its_place_is_not_written_over(
     assert run(group, arguments) == 2
     assert "exists and holds no sweep" in capsys.readouterr().err
     assert (tmp_path / "out").read_text() == "mine"
+
+
+@pytest.mark.parametrize("target", ["toy", "script.py:generate"])
+@pytest.mark.parametrize("out", ["script.py/out", "/proc/out"])
+def test_a_directory_that_cannot_be_made_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, target: str, out: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    toy = ["--layers", "1", "--width-of-model", "16"] if target == "toy" else []
+    arguments = ["sweep", target, "--vary", "batch=1", "--out", out, "--device", "cpu"]
+    assert run(group, [*arguments, *toy]) == 2
+    assert f"cannot make the directory `{out}`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["toy", "script.py:generate"])
+def test_a_first_line_that_was_cut_off_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, target: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / POINTS_FILE).write_text('{"spec": {"pha')
+    assert run(group, ["sweep", "--show", "out"]) == 1
+    shown = capsys.readouterr().err
+    assert "holds no point yet" in shown
+    assert "damaged" not in shown
+    toy = ["--layers", "1", "--width-of-model", "16"] if target == "toy" else []
+    arguments = ["sweep", target, "--vary", "batch=1", "--out", "out", "--device", "cpu"]
+    assert run(group, [*arguments, *toy]) == 0
+    (point,) = json.loads((tmp_path / "out" / SWEEP_FILE).read_bytes())["points"]
+    assert point["eager_ns"] is not None
+
+
+def test_a_sweep_without_its_first_line_is_not_shown(tmp_path: Path, capsys: Capture) -> None:
+    out = write(tmp_path / "headless", *point(1, 60_000), *point(2, 60_000))
+    assert run(group, ["sweep", "--show", str(out)]) == 1
+    assert "its first line does not say what was swept" in capsys.readouterr().err
+
+
+def test_where_no_point_could_be_measured_the_sweep_failed(tmp_path: Path, capsys: Capture) -> None:
+    arguments = ["sweep", "--vary", "width=7,9", "--device", "cpu", "--out", str(tmp_path / "out")]
+    assert run(group, arguments) == 1
+    told = capsys.readouterr().err
+    assert "no point could be measured" in told
+    assert "the width 9 is no multiple of" in told
+
+
+def test_fused_kernels_are_not_told_of_a_cpu(tmp_path: Path, capsys: Capture) -> None:
+    about = {**ABOUT, "spec": {**SPEC, "fused": True}}
+    on_gpu = write(tmp_path / "gpu", about, *point(1, 60_000))
+    assert run(group, ["sweep", "--show", str(on_gpu)]) == 0
+    assert "with fused kernels" in " ".join(capsys.readouterr().out.split())
+    on_cpu = write(tmp_path / "cpu", {**about, "device": None}, point(1, 60_000)[0])
+    assert run(group, ["sweep", "--show", str(on_cpu)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "with fused kernels" not in shown
+    assert "asks for Triton kernels, and none can run on a CPU" in shown
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,8 @@ class SweepSpec:
             raise ValueError(f"{max(self.values)} is too large: at most {LARGEST_VALUE}")
         if len(set(self.values)) < len(self.values):
             raise ValueError("a value of the sweep stands there twice")
+        if self.phase != "toy" and self.axis != "width":
+            self.config()  # A width that the shape cannot have would fail at every point.
 
     def at(self, value: int) -> SweepSpec:
         """The settings of one point, as a sweep of that point alone."""
