@@ -3,11 +3,32 @@
 Which change was made is read off the counts, not asked: launches that became graph launches are a
 graph, fewer kernels are a fusion, fewer blocking calls are syncs removed. The step that came out is
 then set against the what-if of that change.
+
+Two medians are told apart where they differ by more than both of
+
+- twice the standard error of their difference. That of a median is 1.25 ÷ √n of the n samples'
+  standard deviation, which is (p90 - p10) ÷ 2.56 of normal ones; the two errors add as squares.
+- 5 % of the smaller one (`REPEAT_SHARE`), by which two runs of one program differ anyway.
+
+The overlap of the samples' own spreads tells nothing of their medians. A prediction is held against
+a time by the same rule, so that a step that is not told from the one before is not called off a
+prediction of no change.
 """
 
 from __future__ import annotations
 
-from decodeprof.model.comparison import Comparison, Measure, Prediction, Unit
+import math
+
+import msgspec
+
+from decodeprof.model.comparison import (
+    REPEAT_SHARE,
+    STANDARD_ERRORS,
+    Comparison,
+    Measure,
+    Prediction,
+    Unit,
+)
 from decodeprof.model.diagnosis import Diagnosis, Distribution, StepFigures, WhatIf
 
 # Fewer kernels than this share of what there were, and kernels were fused; a stop check that comes
@@ -15,6 +36,10 @@ from decodeprof.model.diagnosis import Diagnosis, Distribution, StepFigures, Wha
 FUSED_SHARE = 0.9
 # A graph leaves a few launches outside itself.
 GRAPHED_SHARE = 0.5
+# Of normal samples: p90 - p10 over their standard deviation, and the standard error of the median
+# over that of the mean.
+_SIGMAS = 2.56
+_MEDIAN_ERROR = 1.25
 
 
 def compare(before: Diagnosis, after: Diagnosis) -> Comparison:
@@ -49,7 +74,7 @@ def _measures(before: Diagnosis, after: Diagnosis) -> list[Measure]:
             one.unprofiled_ns if one else None,
             two.unprofiled_ns if two else None,
         ),
-        _plain("step, profiled", "ns", _of(one, "profiled_ns"), _of(two, "profiled_ns")),
+        _timed("step, profiled", _profiled(one), _profiled(two)),
         _plain("device busy", "ns", _of(one, "busy_ns"), _of(two, "busy_ns")),
         _plain("device idle", "ns", _idle(one), _idle(two)),
     ]
@@ -90,20 +115,53 @@ def _plain(name: str, unit: Unit, before: float | None, after: float | None) -> 
     return Measure(name=name, unit=unit, before=before, after=after)
 
 
+def _profiled(step: StepFigures | None) -> Distribution | None:
+    if step is None or step.profiled_ns is None:
+        return None
+    return Distribution(
+        median=step.profiled_ns, p10=step.profiled_p10_ns, p90=step.profiled_p90_ns, n=step.n
+    )
+
+
 def _timed(name: str, before: Distribution | None, after: Distribution | None) -> Measure:
-    one, two = _spread(before), _spread(after)
-    overlap = None
-    if one is not None and two is not None:
-        overlap = one[0] <= two[1] and two[0] <= one[1]
-    return Measure(
+    measure = Measure(
         name=name,
         unit="ns",
         before=before.median if before else None,
         after=after.median if after else None,
-        spread_before=one,
-        spread_after=two,
-        within_spread=overlap,
+        spread_before=_spread(before),
+        spread_after=_spread(after),
     )
+    if before is None or after is None:
+        return measure
+    apart = abs(after.median - before.median)
+    limit = _told_apart(before, after)
+    # Even exact medians would not be told apart within what runs differ by.
+    alike = apart <= _repeats(before.median, after.median) or (
+        apart <= limit if limit is not None else None
+    )
+    return msgspec.structs.replace(measure, told_apart_ns=limit, alike=alike)
+
+
+def _told_apart(before: Distribution, after: Distribution) -> float | None:
+    """How far apart two medians may be by chance, ns; None: a median's error is not known."""
+    errors = [_error(before), _error(after)]
+    if None in errors:
+        return None
+    chance = STANDARD_ERRORS * math.hypot(*(e for e in errors if e is not None))
+    return max(chance, _repeats(before.median, after.median))
+
+
+def _repeats(before: float, after: float) -> float:
+    return REPEAT_SHARE * min(before, after)
+
+
+def _error(samples: Distribution) -> float | None:
+    """The standard error of a median, ns; one sample does not tell it."""
+    spread = _spread(samples)
+    if spread is None or samples.n < 2:
+        return None
+    return _MEDIAN_ERROR * (spread[1] - spread[0]) / _SIGMAS / math.sqrt(samples.n)
 
 
 def _spread(samples: Distribution | None) -> tuple[float, float] | None:
@@ -126,19 +184,40 @@ def _prediction(before: Diagnosis, after: Diagnosis) -> tuple[Prediction | None,
     if told is None:
         return None, f"the first one predicted nothing for what was done ({change})"
     if told.in_profiled_time:
-        measured = two.profiled_ns
+        origin, measured = _profiled(one), _profiled(two)
     else:
-        measured = two.unprofiled_ns.median if two.unprofiled_ns else None
+        origin, measured = one.unprofiled_ns, two.unprofiled_ns
     if measured is None:
         return None, "the second one has no time of the kind that was predicted"
-    expected = told.step_ns.expected
+    return _held_against(change, told, origin, measured), None
+
+
+def _held_against(
+    change: str, told: WhatIf, origin: Distribution | None, measured: Distribution
+) -> Prediction:
+    """A prediction that was made from `origin`, and what came out."""
+    expected, took = told.step_ns.expected, measured.median
+    outside = max(told.step_ns.low - took, took - told.step_ns.high, 0)
+    chance = _told_apart(_scaled(origin, expected), measured) if origin else None
+    limit = chance if chance is not None else _repeats(expected, took)
     return Prediction(
         change=change,
         predicted_ns=told.step_ns,
-        measured_ns=measured,
-        error_share=(expected - measured) / measured,
-        in_range=told.step_ns.low <= measured <= told.step_ns.high,
-    ), None
+        measured_ns=took,
+        error_share=(expected - took) / took,
+        in_range=outside == 0,
+        by_chance=0 < outside <= limit,
+    )
+
+
+def _scaled(samples: Distribution, median: int) -> Distribution:
+    """The samples' scatter around another median, in proportion."""
+    if not samples.median or samples.p10 is None or samples.p90 is None:
+        return msgspec.structs.replace(samples, median=median, p10=None, p90=None)
+    by = median / samples.median
+    return msgspec.structs.replace(
+        samples, median=median, p10=int(by * samples.p10), p90=int(by * samples.p90)
+    )
 
 
 def _change(one: StepFigures, two: StepFigures) -> str | None:

@@ -10,6 +10,13 @@ from decodeprof.model.diagnosis import Range
 
 Unit = Literal["ns", "count", "per_s"]
 
+# Two runs of one program differ by this much anyway: host times repeat to a few percent at best,
+# and a run as a whole may be slow in a way that its own samples, one after another, do not show.
+REPEAT_SHARE = 0.05
+# Medians further apart than this many standard errors of their difference differ by more than
+# the chance of one pair in twenty.
+STANDARD_ERRORS = 2.0
+
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
     """One figure of a step, before and after; null: not known on that side."""
@@ -21,8 +28,12 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     spread_before: tuple[float, float] | None = None
     """p10 and p90, where single steps were timed."""
     spread_after: tuple[float, float] | None = None
-    within_spread: bool | None = None
-    """The two spreads overlap, so that the difference may be chance; null: no spread is known."""
+    told_apart_ns: float | None = None
+    """Two medians that are no further apart than this may differ by chance; null: not a median of
+    samples, or how far its samples vary is not known."""
+    alike: bool | None = None
+    """The difference may be chance. Null: cannot be told, as how far single steps vary is not
+    known, or not judged."""
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +46,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     error_share: float
     """(predicted - measured) / measured."""
     in_range: bool
+    by_chance: bool
+    """Outside the range, and by no more than two medians may differ by chance."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

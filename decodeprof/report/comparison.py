@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from decodeprof import units
-from decodeprof.model.comparison import Comparison, Measure, Prediction
+from decodeprof.model.comparison import (
+    REPEAT_SHARE,
+    STANDARD_ERRORS,
+    Comparison,
+    Measure,
+    Prediction,
+)
 from decodeprof.report.blocks import (
     Column,
     Fact,
@@ -11,6 +17,7 @@ from decodeprof.report.blocks import (
     Headline,
     Line,
     Note,
+    Paragraph,
     Row,
     Section,
     Span,
@@ -28,9 +35,11 @@ _CHANGES = {
     "no_host": "no host work",
 }
 
-
-_AS_LONG = (units.ratio(1), units.ratio(1.001))
-"""How a ratio is written that is none."""
+_RULE = (
+    f"medians are told apart where they differ by more than {STANDARD_ERRORS:g} standard errors, "
+    f"from p10 – p90 and the number of samples, and by more than {100 * REPEAT_SHARE:g} %, by "
+    "which two runs of one program may differ"
+)
 
 
 def comparison_view(comparison: Comparison) -> View:
@@ -45,7 +54,11 @@ def comparison_view(comparison: Comparison) -> View:
         title,
         (
             Section("verdict", "", (Headline(line(_headline(comparison))),)),
-            Section("changes", "A decode step, before and after", (_table(comparison.measures),)),
+            Section(
+                "changes",
+                "A decode step, before and after",
+                (_table(comparison.measures), *_rule(comparison)),
+            ),
             _prediction_section(comparison),
             _findings_section(comparison),
             *_caveats(comparison),
@@ -61,13 +74,19 @@ def _headline(comparison: Comparison) -> str:
         return "Cannot tell: one of the two holds no decode step."
     kind = "" if step.name == "step, unprofiled" else " in profiled time"
     before, after = units.time(step.before), units.time(step.after)
-    if step.within_spread:
-        return f"No difference that can be told from chance: {before} a step before, {after} after."
+    times = f"{before} a step before, {after} after{kind}"
+    if step.alike:
+        return f"No difference that can be told from chance: {times}."
     ratio = step.before / step.after if step.after < step.before else step.after / step.before
-    if units.ratio(ratio) in _AS_LONG:
-        return f"No difference: {before} a step before, {after} after{kind}."
     word = "faster" if step.after < step.before else "slower"
-    return f"{units.ratio(ratio)} {word}: {before} a step before, {after} after{kind}."
+    doubt = "; how far single steps vary is not known" if step.alike is None else ""
+    return f"{units.ratio(ratio)} {word}: {times}{doubt}."
+
+
+def _rule(comparison: Comparison) -> tuple[Paragraph, ...]:
+    if all(measure.alike is None for measure in comparison.measures):
+        return ()
+    return (Paragraph(line(Span(_RULE, "muted"))),)
 
 
 def _value(measure: Measure, value: float | None) -> str:
@@ -101,7 +120,7 @@ def _table(measures: list[Measure]) -> Table:
         two = _spread_text(measure, measure.spread_after)
         below: tuple[Line, ...] = ()
         if one or two:
-            chance = "; they overlap" if measure.within_spread else ""
+            chance = "; not told apart" if measure.alike else ""
             below = (
                 line(Span(f"p10 – p90: {one or '–'} before, {two or '–'} after{chance}", "muted")),
             )
@@ -137,16 +156,17 @@ def _prediction_section(comparison: Comparison) -> Section:
 
 def _prediction_facts(found: Prediction) -> tuple[Fact, ...]:
     low, high = units.time(found.predicted_ns.low), units.time(found.predicted_ns.high)
+    off = not (found.in_range or found.by_chance)
+    where = "inside its range" if found.in_range else "outside its range"
+    if found.by_chance:
+        where += ", by no more than can be chance"
     return (
         Fact("change", line(_CHANGES.get(found.change, found.change)), line("as the counts show")),
         Fact("predicted", line(units.time(found.predicted_ns.expected)), line(f"{low} – {high}")),
         Fact(
             "measured",
-            line(Span(units.time(found.measured_ns), "good" if found.in_range else "bad")),
-            line(
-                f"the prediction is {100 * found.error_share:+.1f} % off; "
-                + ("inside its range" if found.in_range else "outside its range")
-            ),
+            line(Span(units.time(found.measured_ns), "bad" if off else "good")),
+            line(f"the prediction is {100 * found.error_share:+.1f} % off; {where}"),
         ),
     )
 

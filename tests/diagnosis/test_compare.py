@@ -80,9 +80,12 @@ def test_a_finding_that_the_other_could_not_look_for_has_not_gone() -> None:
 
 
 def test_times_without_a_spread_that_are_alike_are_no_difference() -> None:
-    alone = with_step(full(), unprofiled_ns=None, profiled_ns=1_000_000)
-    near = with_step(full(), unprofiled_ns=None, profiled_ns=1_001_000)
-    assert "No difference: " in text(comparison_view(compare(alone, near)), width=100)
+    unknown = {"unprofiled_ns": None, "profiled_p10_ns": None, "profiled_p90_ns": None}
+    alone = with_step(full(), profiled_ns=1_000_000, **unknown)
+    near = with_step(full(), profiled_ns=1_001_000, **unknown)
+    assert "No difference that can be told" in text(
+        comparison_view(compare(alone, near)), width=100
+    )
 
 
 def test_a_prediction_outside_its_range_is_said_to_be() -> None:
@@ -90,6 +93,7 @@ def test_a_prediction_outside_its_range_is_said_to_be() -> None:
     found = compare(before, with_step(full(), unprofiled_ns=took(1_000), syncs=0.0)).prediction
     assert found is not None
     assert not found.in_range
+    assert not found.by_chance
     assert found.error_share == 1.0
 
 
@@ -108,14 +112,58 @@ def test_what_was_not_predicted_is_not_made_up() -> None:
     assert "predicted nothing" in (found.why_no_prediction or "")
 
 
-def test_spreads_that_overlap_are_no_difference() -> None:
-    near = with_step(full(), unprofiled_ns=took(DISTRIBUTION.median + 100))
-    step = compare(full(), near).measures[0]
-    assert step.within_spread is True
-    assert "chance" in text(comparison_view(compare(full(), near)), width=100)
-    assert compare(full(), with_step(full(), unprofiled_ns=took(9))).measures[0].within_spread is (
-        False
+def samples(median: int, low: int, high: int, n: int) -> d.Diagnosis:
+    return with_step(full(), unprofiled_ns=d.Distribution(median=median, p10=low, p90=high, n=n))
+
+
+def test_medians_that_chance_may_part_are_no_difference() -> None:
+    near = samples(DISTRIBUTION.median + 100, 49_200_000, 50_900_000, 312)
+    found = compare(full(), near)
+    assert found.measures[0].alike is True
+    told = text(comparison_view(found), width=100)
+    assert "No difference that can be told from chance" in told
+    assert "not told apart" in told
+    assert "by more than 2 standard errors" in told
+    assert compare(full(), with_step(full(), unprofiled_ns=took(9))).measures[0].alike is False
+
+
+def test_spreads_that_overlap_do_not_hide_medians_that_many_samples_tell_apart() -> None:
+    before = samples(23_400_000, 22_500_000, 24_800_000, 87)
+    after = samples(52_200_000, 23_000_000, 90_000_000, 87)
+    step = compare(before, after).measures[0]
+    assert step.alike is False
+    # 2 x hypot(1.25 x 2.3 / 2.56 / sqrt(87), 1.25 x 67 / 2.56 / sqrt(87)) ms
+    assert step.told_apart_ns == pytest.approx(7.019e6, rel=1e-3)
+    assert "2.23 × slower" in text(comparison_view(compare(before, after)), width=100)
+    few = samples(52_200_000, 23_000_000, 90_000_000, 3)
+    assert compare(before, few).measures[0].alike is True
+
+
+def test_runs_of_one_program_differ_by_more_than_their_samples_show() -> None:
+    before = samples(10_000_000, 9_990_000, 10_010_000, 87)
+    near, far = (samples(ns, ns - 10_000, ns + 10_000, 87) for ns in (10_490_000, 10_510_000))
+    assert compare(before, near).measures[0].alike is True
+    assert compare(before, far).measures[0].alike is False
+
+
+def test_one_sample_a_side_tells_nothing_beyond_what_runs_differ_by() -> None:
+    one, two = (samples(ns, ns, ns, 1) for ns in (10_000_000, 20_000_000))
+    found = compare(one, two)
+    assert found.measures[0].alike is None
+    assert found.measures[0].told_apart_ns is None
+    assert "how far single steps vary is not known" in text(comparison_view(found), width=100)
+
+
+def test_a_step_that_is_not_told_from_the_one_before_is_not_off_a_prediction_of_no_change() -> None:
+    found = compare(
+        analyze_path(FIXTURES / "plain_0p6b").diagnosis,
+        analyze_path(FIXTURES / "stage_eager").diagnosis,
     )
+    assert found.measures[0].alike is True
+    assert found.prediction is not None
+    assert (found.prediction.in_range, found.prediction.by_chance) == (False, True)
+    told = " ".join(text(comparison_view(found), width=100).split())
+    assert "outside its range, by no more than can be chance" in told
 
 
 def test_a_run_without_steps_is_unknown_and_not_zero() -> None:
