@@ -9,6 +9,7 @@ import numpy as np
 from decodeprof.analysis.grouping import rows_by_value
 from decodeprof.analysis.replay.delays import TYPICAL_NODE_GAP_NS, TYPICAL_QUEUED_NS, Delays
 from decodeprof.analysis.replay.program import LAUNCH, Events, Program
+from decodeprof.analysis.replay.run import replay
 from decodeprof.analysis.replay.waits import WAIT
 from decodeprof.analysis.traffic.columns import KernelTraffic
 from decodeprof.model.graph_nodes import NodeCosts, costs_ns, mixture, whole_gap
@@ -264,6 +265,20 @@ def _pieces(program: Program, kept: Bool) -> I64:
     return pieces
 
 
+def _overlap_share(program: Program) -> float:
+    """Of all activities' time, the share that streams run beside others: so do a graph's branches.
+
+    Found by replay without a host and without gaps, in which streams wait for nothing but events.
+    """
+    if len(np.unique(program.events.stream[program.events.is_launch])) < 2:
+        return 0.0
+    alone = without_host(program)
+    queued_ns = np.zeros_like(alone.events.queued_ns)
+    bare = replace(alone, events=replace(alone.events, queued_ns=queued_ns))
+    serial_ns = int(program.block_ns().sum())
+    return max(0.0, 1 - replay(bare).period_ns / max(serial_ns, 1))
+
+
 def _graphed(
     program: Program,
     rows: list[tuple[int, int, int]],
@@ -276,6 +291,7 @@ def _graphed(
     durations: list[I64] = []
     activities: list[I64] = []
     first, count, between = (np.zeros(len(rows), np.int64) for _ in range(3))
+    overlap = _overlap_share(program)
     # What is a graph already keeps the gaps of its nodes, if they are shorter, or its overlap.
     inside = np.minimum(events.between_ns, np.maximum(events.count - 1, 0) * costs.node_gap_ns)
     for at, (_, _, number) in enumerate(rows):
@@ -286,6 +302,7 @@ def _graphed(
         between[at] = inside[members].sum() + (len(members) - 1) * costs.node_gap_ns
         chosen = np.concatenate(parts)
         first[at], count[at] = sum(map(len, durations)), len(chosen)
+        between[at] -= round(overlap * int(program.duration_ns[chosen].sum()))
         durations.append(program.duration_ns[chosen])
         activities.append(program.activity[chosen])
     index = np.array([row[0] for row in rows], np.int64)

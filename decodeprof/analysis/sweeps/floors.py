@@ -73,10 +73,16 @@ def point_of(measured: Measured, machine: Machine, cost: Range | None) -> Point:
     best = min(known) if known else None
     device = device_floor_ns(measured, machine)
     host = host_ns(measured, cost.expected if cost else None)
+    eager_low, eager_high = eager_range_ns(measured) or (None, None)
+    graph_low, graph_high = range_ns(measured.graph_ns) or (None, None)
     return Point(
         value=measured.value,
         eager_ns=eager,
+        eager_p10_ns=eager_low,
+        eager_p90_ns=eager_high,
         graph_ns=graph,
+        graph_p10_ns=graph_low,
+        graph_p90_ns=graph_high,
         predicted_graph_ns=measured.predicted_graph_ns,
         kernels=measured.kernels,
         busy_ns=measured.busy_ns,
@@ -98,6 +104,19 @@ def point_of(measured: Measured, machine: Machine, cost: Range | None) -> Point:
 def median(samples: Sequence[int]) -> int | None:
     """The median, None of nothing."""
     return round(statistics.median(samples)) if samples else None
+
+
+def eager_range_ns(measured: Measured) -> tuple[int, int] | None:
+    """p10 and p90 of a point's eager step; None where there is no more than one sample."""
+    return measured.eager_range_ns or range_ns(measured.eager_ns)
+
+
+def range_ns(samples: Sequence[int]) -> tuple[int, int] | None:
+    """p10 and p90, each a sample, rounded outwards; None of fewer than two."""
+    if len(samples) < 2:
+        return None
+    ordered, last = sorted(samples), len(samples) - 1
+    return ordered[last // 10], ordered[-(-9 * last // 10)]
 
 
 def _time_ns(amount: int | None, per_s: float | None) -> int | None:

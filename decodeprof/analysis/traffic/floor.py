@@ -21,7 +21,12 @@ from decodeprof.model.trace import I64, NONE, ActivityKind, Trace
 from decodeprof.recording import ModelInfo
 
 _TOKEN_BYTES = 8
-_CACHE_WRITES = ("aten::index_copy_", "aten::index_put_", "aten::_index_put_impl_")
+_CACHE_WRITES = (
+    "aten::index_copy_",
+    "aten::index_put_",
+    "aten::_index_put_impl_",
+    "aten::scatter_",
+)
 _LOOK_UPS = ("aten::embedding", "aten::index_select")
 
 

@@ -212,6 +212,27 @@ def chain_step(b: TraceBuilder, index: int) -> None:
             b.launch(name, 2 * US if name == MATRIX else 1 * US)
 
 
+def test_branches_of_a_captured_step_stay_side_by_side() -> None:
+    def step(b: TraceBuilder, index: int) -> None:
+        del index
+        b.launch(MATRIX, 10 * US, stream=7)
+        b.stream_wait(waiting=13, on=7)
+        for _ in range(6):
+            b.work(3 * US)
+            b.launch(MATRIX, 40 * US, stream=13)
+            b.launch(MATRIX, 40 * US, stream=7)
+        b.stream_wait(waiting=7, on=13)
+        b.launch(MATRIX, 10 * US, stream=7)
+        b.sync(stream=7)
+
+    found = what_ifs(question(loop(step)))
+    assert found.cuda_graph is not None
+    assert found.all is not None
+    branch = 6 * 40 * US
+    assert branch < found.cuda_graph.step_ns.expected < 1.3 * branch
+    assert found.all.step_ns.expected <= found.cuda_graph.step_ns.expected
+
+
 def test_each_chain_between_matrix_kernels_becomes_one_kernel() -> None:
     source = loop(chain_step)
     asked = question(source)

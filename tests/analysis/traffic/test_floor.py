@@ -31,7 +31,7 @@ def _attention(program, tokens, keys, heads=KV_HEADS):
         )  # fmt: skip
 
 
-def _step(program, tokens, keys, *, static, lookup=True, heads=KV_HEADS):
+def _step(program, tokens, keys, *, static, lookup=True, heads=KV_HEADS, scattered=False):
     if lookup:
         table, indices = T((VOCABULARY, WIDTH)), T((1, tokens), LONG)
         with program.op("aten::embedding", table, indices, -1, False, False):
@@ -41,7 +41,11 @@ def _step(program, tokens, keys, *, static, lookup=True, heads=KV_HEADS):
     for _ in "kv":
         if static:
             cache = T((1, KV_HEADS, CAPACITY, HEAD))
-            program.run("aten::index_copy_", cache, 2, T((tokens,), LONG), new, kernel="write")
+            if scattered:
+                places = T((1, KV_HEADS, tokens, HEAD), LONG)
+                program.run("aten::scatter_", cache, 2, places, new, kernel="scatter")
+            else:
+                program.run("aten::index_copy_", cache, 2, T((tokens,), LONG), new, kernel="write")
         else:
             old = T((1, KV_HEADS, keys - tokens, HEAD))
             program.run("aten::cat", [old, new], -2, kernel="CatArrayBatchedCopy<OpaqueType<2u>>")
@@ -50,14 +54,14 @@ def _step(program, tokens, keys, *, static, lookup=True, heads=KV_HEADS):
     _linear(program, tokens, WIDTH, VOCABULARY)
 
 
-def _decode(*, static, heads=KV_HEADS, prefill=10, steps=3):
+def _decode(*, static, heads=KV_HEADS, prefill=10, steps=3, scattered=False):
     program = Program()
     if prefill:
         program.step("prefill", prefill)
-        _step(program, prefill, prefill, static=static, heads=heads)
+        _step(program, prefill, prefill, static=static, heads=heads, scattered=scattered)
     for i in range(1, steps + 1):
         program.step("decode", 1)
-        _step(program, 1, prefill + i, static=static, heads=heads)
+        _step(program, 1, prefill + i, static=static, heads=heads, scattered=scattered)
     return program
 
 
@@ -91,6 +95,13 @@ def test_heads_repeated_for_attention_are_read_once():
     floor = _floor(_decode(static=True, heads=HEADS), 1)
     assert floor.kv_bytes == 11 * ENTRY
     assert floor.output_bytes == ENTRY + 8
+
+
+def test_a_scatter_writes_a_cache_as_an_indexed_copy_does():
+    copied, scattered = (
+        _floor(_decode(static=True, heads=HEADS, scattered=each), 2) for each in (False, True)
+    )
+    assert scattered.kv_bytes == copied.kv_bytes == 12 * ENTRY
 
 
 def test_the_prefill_reads_every_row_that_it_looks_up():
