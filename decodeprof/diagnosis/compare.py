@@ -21,6 +21,7 @@ import math
 
 import msgspec
 
+from decodeprof.diagnosis.compare_caveats import caveats, other_work, same_recording
 from decodeprof.model.comparison import (
     REPEAT_SHARE,
     STANDARD_ERRORS,
@@ -62,7 +63,9 @@ def compare(before: Diagnosis, after: Diagnosis) -> Comparison:
         stayed=sorted(codes_before & codes_after),
         prediction=prediction,
         why_no_prediction=why_not,
-        caveats=_caveats(before, after),
+        caveats=caveats(before, after),
+        other_work=other_work(before, after),
+        same_recording=same_recording(before, after),
     )
 
 
@@ -175,6 +178,9 @@ def _prediction(before: Diagnosis, after: Diagnosis) -> tuple[Prediction | None,
     one, two = before.step, after.step
     if one is None or two is None:
         return None, "one of the two has no decode steps"
+    other = other_work(before, after)
+    if other is not None:
+        return None, f"what the first one predicts is of another {other}"
     change = _change(one, two)
     if change is None and None in (one.kernels, two.kernels):
         return None, "what was changed is read off the counts, which are not known on both sides"
@@ -233,56 +239,3 @@ def _change(one: StepFigures, two: StepFigures) -> str | None:
     if fused:
         return "fusion"
     return "no_syncs" if unsynced else None
-
-
-_UNTIL = {
-    "yield": "the first yield",
-    "forward": "the end of the first forward",
-    "mark": "the end of the marked prefill",
-    "second_forward": "the second step",
-}
-
-
-def _arguments_differ(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    names = sorted(
-        name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
-    )
-    if not names:
-        return []
-    told = "; ".join(
-        f"{name} is {before.get(name, 'not given')} before, {after.get(name, 'not given')} after"
-        for name in names
-    )
-    return [f"The arguments differ: {told}."]
-
-
-def _caveats(before: Diagnosis, after: Diagnosis) -> list[str]:
-    texts = []
-    one_target, two_target = before.about.target, after.about.target
-    if one_target and two_target and one_target != two_target:
-        texts.append(
-            f"The targets differ: {one_target} before, {two_target} after. What differs between "
-            "the two may be more than one change."
-        )
-    elif one_target and two_target:
-        texts += _arguments_differ(before.about.arguments, after.about.arguments)
-    if before.about.device != after.about.device:
-        texts.append(
-            f"The devices differ: {before.about.device or 'unknown'} before, "
-            f"{after.about.device or 'unknown'} after."
-        )
-    for key in ("torch", "driver"):
-        old, new = before.about.environment.get(key), after.about.environment.get(key)
-        if old and new and old != new:
-            texts.append(f"The version of {key} differs: {old} before, {new} after.")
-    one, two = before.generation, after.generation
-    if one and two and one.batch != two.batch:
-        texts.append(f"The batch differs: {one.batch} before, {two.batch} after.")
-    if one and two and one.ttft_ns and two.ttft_ns and one.ttft_until != two.ttft_until:
-        ends = [_UNTIL[each.ttft_until or "second_forward"] for each in (one, two)]
-        texts.append(
-            f"First tokens are timed to different ends: {ends[0]} before, {ends[1]} after."
-        )
-    if not (before.step and before.step.unprofiled_ns and after.step and after.step.unprofiled_ns):
-        texts.append("Unprofiled times are not known on both sides: profiled host times mislead.")
-    return texts

@@ -67,3 +67,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     prediction: Prediction | None
     why_no_prediction: str | None
     caveats: list[str]
+    other_work: str | None = None
+    """model | batch | device: what is known to differ, so that the times are of other work."""
+    same_recording: bool = False
+    """Both sides are of one recording, so that there is nothing to compare."""

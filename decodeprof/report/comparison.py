@@ -74,7 +74,10 @@ def _headline(comparison: Comparison) -> str:
         return "Cannot tell: one of the two holds no decode step."
     kind = "" if step.name == "step, unprofiled" else " in profiled time"
     before, after = units.time(step.before), units.time(step.after)
-    times = f"{before} a step before, {after} after{kind}"
+    other = f", of another {comparison.other_work}" if comparison.other_work else ""
+    times = f"{before} a step before, {after} after{other}{kind}"
+    if comparison.same_recording:
+        return f"No difference, both are the same recording: {before} a step{kind}."
     if step.alike:
         return f"No difference that can be told from chance: {times}."
     ratio = step.before / step.after if step.after < step.before else step.after / step.before

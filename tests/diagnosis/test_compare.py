@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ from decodeprof.diagnosis.pipeline import analyze_path
 from decodeprof.model import diagnosis as d
 from decodeprof.report.comparison import comparison_view
 from decodeprof.report.terminal import text
-from tests.report.diagnoses import DISTRIBUTION, cpu_run, figures, full
+from tests.report.diagnoses import DISTRIBUTION, cpu_run, figures, foreign_trace, full
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
@@ -220,3 +221,92 @@ def test_first_tokens_that_are_timed_to_other_ends_are_said_to_be() -> None:
     )
     assert told in compare(until("forward"), until("yield")).caveats
     assert not any("First tokens" in text for text in compare(until("mark"), until("mark")).caveats)
+
+
+def with_model(**changes: int | str) -> d.Diagnosis:
+    known = {"name": "Qwen3", "parameters": 596_049_920, "parameter bytes": 1_192_099_840}
+    return about(model=known | changes)
+
+
+def test_other_models_are_said_to_be_and_hold_no_prediction() -> None:
+    before = msgspec.structs.replace(with_model(), what_if=predicting("no_syncs", 1_050))
+    after = with_step(
+        with_model(name="Large", parameters=8_190_735_360, **{"parameter bytes": 16_381_470_720}),
+        syncs=0.0,
+    )
+    found = compare(before, after)
+    assert (
+        "The models differ: Qwen3 (596,049,920 parameters, 1.19 GB) before, Large "
+        "(8,190,735,360 parameters, 16.4 GB) after. The times are of different work."
+    ) in found.caveats
+    assert found.prediction is None
+    assert found.why_no_prediction == "what the first one predicts is of another model"
+    assert compare(before, with_step(with_model(), syncs=0.0)).prediction is not None
+
+
+def test_another_class_of_as_many_parameters_is_named_and_may_be_predicted() -> None:
+    before = msgspec.structs.replace(with_model(), what_if=predicting("no_syncs", 1_050))
+    found = compare(before, with_step(with_model(name="Fused"), syncs=0.0))
+    assert "The model's class differs: Qwen3 before, Fused after." in found.caveats
+    assert found.prediction is not None
+
+
+def test_other_parameter_bytes_are_another_model() -> None:
+    found = compare(with_model(), with_model(**{"parameter bytes": 596_049_920}))
+    assert found.caveats[0].startswith("The models differ: ")
+    assert " after, of another model." in text(comparison_view(found), width=100)
+
+
+def made(**changes: object) -> d.Diagnosis:
+    return msgspec.structs.replace(
+        full(), generation=msgspec.structs.replace(full().generation, **changes)
+    )
+
+
+def test_other_batches_and_token_counts_are_said_to_be_where_both_are_known() -> None:
+    told = compare(made(batch=1, new_tokens=32), made(batch=32, new_tokens=6))
+    assert "The batch differs: 1 before, 32 after." in told.caveats
+    assert "The number of new tokens differs: 32 before, 6 after." in told.caveats
+    unknown = compare(made(batch=1, new_tokens=32), made(batch=None, new_tokens=None))
+    assert not any("differs" in text for text in unknown.caveats)
+    before = msgspec.structs.replace(made(batch=1), what_if=predicting("no_syncs", 1_050))
+    other = compare(before, with_step(made(batch=32), syncs=0.0))
+    assert other.why_no_prediction == "what the first one predicts is of another batch"
+
+
+def test_a_trace_that_does_not_say_what_it_ran_is_said_not_to() -> None:
+    found = compare(with_model(), foreign_trace())
+    assert (
+        "server.json.gz (after) does not say which model it ran, its batch or how many tokens it "
+        "made: whether both did the same work is not known."
+    ) in found.caveats
+    # Its device is not known, which is no other device.
+    assert not any("device differs" in text for text in found.caveats)
+
+
+def test_one_target_on_both_sides_is_taken_to_run_the_same() -> None:
+    one = about(model={})
+    assert not any("does not say" in text for text in compare(one, with_step(one)).caveats)
+
+
+def test_a_cpu_is_another_device_than_a_gpu() -> None:
+    found = compare(full(), cpu_run())
+    assert "The device differs: NVIDIA H200 before, none, the CPU alone after." in found.caveats
+
+
+def test_another_torch_and_another_processor_are_told() -> None:
+    one = about(environment={"torch": "2.11.0", "cpu": "A"})
+    found = compare(one, about(environment={"torch": "2.12.0", "cpu": "B"}))
+    assert "The version of torch differs: 2.11.0 before, 2.12.0 after." in found.caveats
+    assert "The host's processor differs: A before, B after." in found.caveats
+
+
+def test_a_recording_and_its_copy_are_the_same(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "stage_graph", tmp_path / "copied")
+    one = analyze_path(FIXTURES / "stage_graph").diagnosis
+    found = compare(one, analyze_path(tmp_path / "copied").diagnosis)
+    assert found.same_recording
+    assert found.caveats == ["Both sides are the same recording: nothing is compared."]
+    assert "both are the same recording: 4.72 ms a step" in text(comparison_view(found), width=100)
+    other = compare(one, analyze_path(FIXTURES / "stage_compiled").diagnosis)
+    assert not other.same_recording
