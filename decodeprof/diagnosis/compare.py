@@ -211,6 +211,7 @@ def _held_against(
         predicted_ns=told.step_ns,
         measured_ns=took,
         error_share=(expected - took) / took,
+        in_profiled_time=told.in_profiled_time,
         in_range=outside == 0,
         by_chance=0 < outside <= limit,
     )

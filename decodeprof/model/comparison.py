@@ -45,6 +45,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     measured_ns: int
     error_share: float
     """(predicted - measured) / measured."""
+    in_profiled_time: bool
+    """Both times are of profiled steps, which take longer than unprofiled ones."""
     in_range: bool
     by_chance: bool
     """Outside the range, and by no more than two medians may differ by chance."""

@@ -163,13 +163,18 @@ def _prediction_facts(found: Prediction) -> tuple[Fact, ...]:
     where = "inside its range" if found.in_range else "outside its range"
     if found.by_chance:
         where += ", by no more than can be chance"
+    kind = "in profiled time; " if found.in_profiled_time else ""
     return (
         Fact("change", line(_CHANGES.get(found.change, found.change)), line("as the counts show")),
-        Fact("predicted", line(units.time(found.predicted_ns.expected)), line(f"{low} – {high}")),
+        Fact(
+            "predicted",
+            line(units.time(found.predicted_ns.expected)),
+            line(f"{kind}{low} – {high}"),
+        ),
         Fact(
             "measured",
             line(Span(units.time(found.measured_ns), "bad" if off else "good")),
-            line(f"the prediction is {100 * found.error_share:+.1f} % off; {where}"),
+            line(f"{kind}the prediction is {100 * found.error_share:+.1f} % off; {where}"),
         ),
     )
 

@@ -101,9 +101,20 @@ def test_a_prediction_outside_its_range_is_said_to_be() -> None:
 def test_a_prediction_in_profiled_time_is_held_against_a_profiled_time() -> None:
     before = msgspec.structs.replace(full(), what_if=predicting("no_syncs", 900, profiled=True))
     after = with_step(full(), syncs=0.0, unprofiled_ns=took(1), profiled_ns=1_000)
-    found = compare(before, after).prediction
-    assert found is not None
-    assert found.measured_ns == 1_000
+    found = compare(before, after)
+    assert found.prediction is not None
+    assert found.prediction.measured_ns == 1_000
+    assert found.prediction.in_profiled_time
+    # Of the prediction and of what was measured.
+    assert text(comparison_view(found), width=100).count("in profiled time") == 2
+
+
+def test_an_unprofiled_prediction_is_of_no_profiled_time() -> None:
+    before = msgspec.structs.replace(full(), what_if=predicting("no_syncs", 900))
+    found = compare(before, with_step(full(), syncs=0.0, unprofiled_ns=took(1_000)))
+    assert found.prediction is not None
+    assert not found.prediction.in_profiled_time
+    assert "in profiled time" not in text(comparison_view(found), width=100)
 
 
 def test_what_was_not_predicted_is_not_made_up() -> None:
