@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
+from decodeprof import units
+from decodeprof.analysis.sweeps.floors import eager_range_ns, median, range_ns
 from decodeprof.analysis.sweeps.judge import Swept, judge
 from decodeprof.analysis.sweeps.padding import plans as weighed_plans
 from decodeprof.cli.sweep_files import About, again_ns, measured_points, read, read_rates
@@ -25,6 +27,9 @@ _NOT_FUSED = (
     "`--fused` asks for Triton kernels, and none can run on a CPU: of it the projections that are "
     "joined are left, and the rest runs as without it"
 )
+
+_SPREAD_SHARE = 0.2
+"""Of a point's median: samples that lie further apart leave it to chance."""
 
 
 def judged(
@@ -99,6 +104,7 @@ def _of_reference(directory: Path) -> Swept:
             *([_UNSETTLED] if unsettled else []),
             *([_NOT_FUSED] if spec.get("fused") and stored.about.device is None else []),
             *_left(stored.about, points),
+            *_spread(str(spec.get("axis", "")), points),
             *withheld,
         ],
         larger=larger,
@@ -118,7 +124,12 @@ def _of_target(directory: Path) -> Swept:
         points=points,
         machine=found.machine,
         today=points[0].value,
-        caveats=[*_left(about, points), *found.untimed, *withheld],
+        caveats=[
+            *_left(about, points),
+            *found.untimed,
+            *_spread(about.axis, points),
+            *withheld,
+        ],
         larger=larger,
     )
 
@@ -135,6 +146,28 @@ def _left(about: About, points: Sequence[Measured]) -> list[str]:
         f"not measured yet: {axis} {named}; the same sweep with `--out` naming its directory "
         "goes on"
     ]
+
+
+def _spread(axis: str, points: Sequence[Measured]) -> list[str]:
+    """A caveat for each kind of step whose samples lie far apart at some points."""
+    kinds: tuple[tuple[str, Callable[[Measured], tuple[int, int] | None], str], ...] = (
+        ("an eager step", eager_range_ns, "eager_ns"),
+        ("a graph's step", lambda point: range_ns(point.graph_ns), "graph_ns"),
+    )
+    found = []
+    for name, range_of, field in kinds:
+        told = []
+        for point in points:
+            limits, middle = range_of(point), median(getattr(point, field))
+            if limits and middle and limits[1] - limits[0] > _SPREAD_SHARE * middle:
+                low, high = (units.time(limit) for limit in limits)
+                told.append(f"{point.value:,} ({low} to {high})")
+        if told:
+            found.append(
+                f"the times of {name} spread by more than {units.share(_SPREAD_SHARE)} of their "
+                f"median, from p10 to p90, at {axis} {', '.join(told)}"
+            )
+    return found
 
 
 def _subject(spec: Mapping[str, Any], about: About) -> str:

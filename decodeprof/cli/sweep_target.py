@@ -257,11 +257,14 @@ def _why_untimed(recording: Recording) -> str:
 def point_of(diagnosis: Diagnosis, axis: str, value: int) -> Measured:
     """What a diagnosis says of its decode step, where the argument `axis` has a value."""
     step, floors = diagnosis.step, diagnosis.floors
-    eager = step.unprofiled_ns.median if step and step.unprofiled_ns else None
+    times = step.unprofiled_ns if step else None
+    eager = times.median if times else None
+    low, high = (times.p10, times.p90) if times else (None, None)
     what_if = diagnosis.what_if.cuda_graph
     return Measured(
         value=value,
         eager_ns=[] if eager is None else [eager],
+        eager_range_ns=None if low is None or high is None else (low, high),
         tokens=_tokens(diagnosis.generation, rows=value if axis == BATCH else None),
         activities=step.kernels if step else None,
         kernels=step.kernels if step else None,

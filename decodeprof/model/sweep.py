@@ -21,6 +21,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Step times without a profiler, launched kernel by kernel; each a mean over several steps."""
     graph_ns: list[int] = []
     """The same as one graph launch a step."""
+    eager_range_ns: tuple[int, int] | None = None
+    """p10 and p90 of single eager steps, where `eager_ns` holds their median alone."""
     tokens: float | None = None
     """Real tokens of a step, padding is none: that a prompt pass takes in, that a decode step
     makes; of a target that makes several a step, their mean."""
@@ -57,7 +59,13 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     value: int
     eager_ns: int | None
+    """Median of the samples; of p10 and p90 each is a sample, of at most ten the lowest and the
+    highest. A sample is a mean over several steps, of a user's target a single step."""
+    eager_p10_ns: int | None = None
+    eager_p90_ns: int | None = None
     graph_ns: int | None
+    graph_p10_ns: int | None = None
+    graph_p90_ns: int | None = None
     predicted_graph_ns: int | None
     kernels: float | None
     busy_ns: int | None

@@ -288,6 +288,38 @@ def test_a_batch_that_was_not_seen_makes_no_tokens() -> None:
     assert point_of(diagnosis, "batch", 2).tokens is None
 
 
+def test_the_samples_of_a_point_show_how_far_they_spread(tmp_path: Path, capsys: Capture) -> None:
+    timed = [
+        {**point(value, 60_000)[0], "eager_ns": [1_000, 1_060, 900, 1_010, 1_000, 990, high],
+         "graph_ns": [500, 510, 505]}
+        for value, high in ((1, 1_080), (2, 1_200))
+    ]  # fmt: skip
+    out = write(tmp_path / "spread", ABOUT, *timed)
+    assert run(group, ["sweep", "--show", str(out), "--json"]) == 0
+    sweep = json.loads(capsys.readouterr().out)
+    assert [
+        (each["eager_p10_ns"], each["eager_ns"], each["eager_p90_ns"]) for each in sweep["points"]
+    ] == [(900, 1_000, 1_080), (900, 1_000, 1_200)]
+    spread = [text for text in sweep["caveats"] if "spread" in text]
+    assert spread == [
+        "the times of an eager step spread by more than 20 % of their median, from p10 to p90, at "
+        "batch 2 (900 ns to 1.20 µs)"
+    ]
+    assert run(group, ["sweep", "--show", str(out), "--csv"]) == 0
+    (first, _) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (first["graph_p10_ns"], first["graph_p90_ns"]) == ("500", "510")
+
+
+def test_single_steps_of_a_target_show_how_far_they_spread() -> None:
+    path = ROOT / "reports/plain_0p6b/diagnosis.json"
+    diagnosis = msgspec.json.decode(path.read_bytes(), type=Diagnosis)
+    assert diagnosis.step is not None
+    times = diagnosis.step.unprofiled_ns
+    assert times is not None
+    assert times.p10 is not None
+    assert point_of(diagnosis, "batch", 1).eager_range_ns == (times.p10, times.p90)
+
+
 def test_points_that_were_not_measured_are_named(tmp_path: Path, capsys: Capture) -> None:
     out = write(tmp_path / "cut", ABOUT, *point(1, 60_000))
     assert run(group, ["sweep", "--show", str(out), "--json"]) == 0
