@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from decodeprof import units
 from decodeprof.diagnosis.evidence import gather
 from decodeprof.diagnosis.load import Loaded
 from decodeprof.diagnosis.pipeline import analyze_path, diagnose
@@ -104,3 +105,25 @@ def test_a_host_that_is_outside_the_api_is_told_of_where_nothing_else_was_record
     with b.op("aten::mul"):
         b.launch("mul", 20 * US)
     assert "was not recorded" not in verdict(b).sentence
+
+
+def test_what_comes_in_every_fourth_step_counts_in_the_mean_of_four() -> None:
+    def step(b: TraceBuilder, index: int) -> None:
+        for _ in range(20):
+            b.work(2 * US)
+            b.launch("nvjet_sm90_tst", 50 * US)
+        if index % 4 == 3:
+            b.sync(stream=7)
+            b.work(800 * US)
+
+    diagnosis = case(loop(step, decode=24)).diagnosis
+    assert diagnosis.verdict.bound_by == "sync"
+    assert "each decode step, in the mean of 4, takes" in diagnosis.verdict.sentence
+    step_ns, without = diagnosis.replay.step_ns, diagnosis.what_if.no_syncs
+    assert step_ns is not None
+    assert without is not None
+    saved_ns = step_ns - without.step_ns.expected
+    assert saved_ns > 100 * US
+    shown = text(view(diagnosis), width=100)
+    (row,) = (each for each in shown.splitlines() if "no blocking calls" in each)
+    assert row.endswith(units.time(saved_ns))
