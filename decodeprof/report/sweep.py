@@ -215,12 +215,14 @@ def _plans(sweep: Sweep) -> tuple[Block, ...]:
         Column("wasted", "right"),
         Column("mean step", "right"),
     )
-    hints = (
+    hints: tuple[str, ...] = (
         "sizes: how many are captured; they stand below their plan.",
         "padded: rows that only fill up a bucket, of all rows that run.",
         "wasted: the step at the bucket less the step at the live size, over all of it; unknown "
         "where a size lies beyond the last point.",
     )
+    if any(plan.time_share is not None and plan.time_share < 0 for plan in sweep.plans):
+        hints += ("Less than 0: a larger batch was measured to take less than the live one.",)
     return (
         Table(columns, tuple(_plan(plan) for plan in sweep.plans)),
         *(Note("hint", line(text)) for text in hints),

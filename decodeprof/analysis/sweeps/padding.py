@@ -122,14 +122,15 @@ def refuse(live: Mapping[int, int], asked: Sequence[Sequence[int]]) -> None:
 def cheapest(live: Mapping[int, int], times: Times, count: int) -> list[int]:
     """The plan of at most `count` buckets with the least mean step.
 
-    Each bucket is a live size: a larger one would only add rows. Found exactly, by dynamic
-    programming over the sizes in order.
+    Each bucket is a live size, or a larger one that was measured to take less: kernels may be
+    faster at rounder sizes. Found exactly, by dynamic programming over the sizes in order.
     """
     sizes = sorted(live)
     total = [0]
     for size in sizes:
         total.append(total[-1] + live[size])
-    at = [step_ns(times, size) or 0.0 for size in sizes]
+    serving = [_least(times, size) for size in sizes]
+    at = [time for time, _ in serving]
     # best[j]: the least time of the sizes before j, and the start of the last bucket's sizes.
     best = [0.0] + [math.inf] * len(sizes)
     chosen: list[list[int]] = []
@@ -148,9 +149,15 @@ def cheapest(live: Mapping[int, int], times: Times, count: int) -> list[int]:
     for starts in reversed(chosen):
         if end == 0:
             break
-        buckets.append(sizes[end - 1])
+        buckets.append(serving[end - 1][1])
         end = starts[end]
-    return buckets[::-1]
+    return sorted(set(buckets))
+
+
+def _least(times: Times, size: int) -> tuple[float, int]:
+    """The least step that holds so many rows, and the smallest bucket at which it was found."""
+    larger = [(float(ns), measured) for measured, ns in times.items() if measured > size]
+    return min([(step_ns(times, size) or 0.0, size), *larger])
 
 
 def _refuse(buckets: Sequence[int], live: Mapping[int, int]) -> None:

@@ -47,18 +47,27 @@ def test_every_size_of_its_own_wastes_nothing() -> None:
     assert best[0].time_share == 0
 
 
+def test_a_larger_bucket_that_takes_less_is_cheaper() -> None:
+    assert cheapest({2: 1}, {1: 234, 2: 235, 4: 204, 8: 239}, 1) == [4]
+
+
 @given(
-    live=st.dictionaries(st.integers(1, 16), st.integers(1, 9), min_size=1, max_size=7),
+    live=st.dictionaries(st.integers(1, 16), st.integers(1, 9), min_size=1, max_size=5),
+    times=st.fixed_dictionaries({size: st.integers(1, 500) for size in (1, 4, 9, 16)}),
     count=st.integers(1, 4),
 )
-def test_no_plan_of_live_sizes_beats_the_cheapest(live: dict[int, int], count: int) -> None:
-    found = cheapest(live, TIMES, count)
+def test_no_plan_beats_the_cheapest(
+    live: dict[int, int], times: dict[int, int], count: int
+) -> None:
+    found = cheapest(live, times, count)
     assert len(found) <= count
-    mine = weigh("mine", found, live, TIMES).step_ns
-    largest = max(live)
+    mine = weigh("mine", found, live, times).step_ns
+    sizes = sorted({*live, *times})
     others = [
-        weigh("other", [*chosen, largest], live, TIMES).step_ns
-        for chosen in itertools.combinations(live, min(count, len(live)) - 1)
+        weigh("other", chosen, live, times).step_ns
+        for some in range(1, count + 1)
+        for chosen in itertools.combinations(sizes, some)
+        if chosen[-1] >= max(live)
     ]
     assert mine == min(others)  # type: ignore[type-var]
 
