@@ -6,6 +6,8 @@ from decodeprof.errors import UsageError
 
 MOST_VALUES = 200
 """A curve needs some ten; each point takes seconds."""
+MOST_DIGITS = 10
+"""No axis and no histogram goes so far; Python reads no number of thousands of digits."""
 
 
 def vary_of(text: str) -> tuple[str, tuple[int, ...]]:
@@ -47,6 +49,8 @@ def histogram_of(text: str) -> dict[int, int]:
             raise UsageError(
                 f"`--live {text}` is no histogram", why=f"`{part}`", hint="write `--live 1:50,3:30`"
             )
+        if max(len(size.strip()), len(count.strip())) > MOST_DIGITS:
+            raise UsageError("`--live` holds a number that is too large", why=_too_long())
         if int(size) in found:
             raise UsageError(f"`--live` names the size {int(size)} twice")
         found[int(size)] = int(count)
@@ -61,6 +65,8 @@ def _numbers(text: str, *, option: str) -> tuple[int, ...]:
                 f"`{option}` takes whole numbers of at least 1",
                 why=f"`{text}` has nothing between the commas" if "," in text else "there is none",
             )
+        if part.isdecimal() and len(part) > MOST_DIGITS:
+            raise UsageError(f"`{option}` holds a number that is too large", why=_too_long())
         if not part.isdecimal() or int(part) < 1:
             raise UsageError(
                 f"`{option}` takes whole numbers of at least 1", why=f"`{part}` is none"
@@ -69,3 +75,7 @@ def _numbers(text: str, *, option: str) -> tuple[int, ...]:
     if len(set(numbers)) < len(numbers):
         raise UsageError(f"`{option}` names a value twice", why=text)
     return numbers
+
+
+def _too_long() -> str:
+    return f"at most {MOST_DIGITS} digits"
