@@ -115,6 +115,18 @@ def test_the_answer_is_what_replay_says(page: Any) -> None:
     assert answer.startswith(f"Launch-bound: a step takes {step_ms:.1f} ms")
 
 
+def test_a_step_of_seconds_makes_less_than_one_token_a_second(page: Any) -> None:
+    for name in ("layers", "width", "context"):
+        run(page, f"{name}.value = {name}.max")
+        run(page, f"document.getElementById('{name}').dispatchEvent(new Event('input'))")
+    run(page, "document.getElementById('bandwidth_gb_s').value = 0")
+    run(page, "document.getElementById('bandwidth_gb_s').dispatchEvent(new Event('input'))")
+    settings = Settings(layers=48, width=8192, context=32_768, bandwidth_gb_s=500)
+    rate = 1e9 / replay(program(settings)).step_ns
+    assert 0.1 < rate < 10
+    assert f"{rate:.2g} tokens a second" in run(page, "answer.textContent")
+
+
 def test_behind_the_crossing_launches_no_longer_bound_it(page: Any) -> None:
     run(page, "[...document.querySelectorAll('#crossing button')].at(-1).click()")
     settle(page)

@@ -38,6 +38,7 @@
   }
   const count = (value) => value.toLocaleString("en-US");
   const several = (value, one, more) => `${count(value)} ${value === 1 ? one : more}`;
+  const rate = (value) => value >= 10 ? count(Math.round(value)) : value.toPrecision(2);
   const share = (value) => `${value >= 0.1 ? (100 * value).toFixed(0) : (100 * value).toFixed(1)}\u00a0%`;
   const clean = (settings) => { const { shown, ...rest } = settings; return rest; };
 
@@ -77,6 +78,7 @@
         before = run.launched[i];
         let at = run.starts[i];
         for (const kernel of settings.graph ? made.kernels : [event]) {
+          if (at >= until()) break;  // Graphs run far ahead: nothing behind the window is drawn.
           const length = settings.graph ? kernel.ns : event.block;
           device.push({ from: at, to: at + length, kind: kernel.kind });
           at += length + constants.node_gap_ns;
@@ -197,7 +199,7 @@
     const graph = Model.replay({ ...settings, graph: true }, constants).stepNs;
     $("answer").textContent = `${bound}: a step takes ${time(step)}, of which the device works ` +
       `${time(floors.busy)} (${share(Math.min(1, floors.busy / step))}); ` +
-      `${count(Math.round(settings.batch * 1e9 / step))} tokens a second.` +
+      `${rate(settings.batch * 1e9 / step)} tokens a second.` +
       (settings.graph ? "" : ` As one graph: ${time(graph)}.`);
     const rows = [["step", step, "step"], ["host", floors.host, "host"], ["device", floors.device, "device"],
       ["bytes ÷ bandwidth", floors.bytes, "roof"], ["operations ÷ rate", floors.flops, "roof"]];
