@@ -210,7 +210,10 @@ def _attempt(builder: Builder, point: SweepSpec, make: Callable[[Subject], Messa
     except MemoryError:
         reason = "out of memory: the host has no more"
     except (RuntimeError, ValueError) as error:  # CUDA's errors are RuntimeErrors.
-        reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        first = (str(error).splitlines() or [""])[0]
+        # The allocator of a CPU has no error of its own.
+        kind = "out of memory" if "can't allocate memory" in first else type(error).__name__
+        reason = f"{kind}: {first}"
     finally:
         # What a failed point held must not make the next one fail.
         gc.collect()

@@ -66,6 +66,13 @@ def test_out_of_memory_ends_its_point(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said[0]["reason"] == "out of memory: CUDA out of memory. Tried to allocate 2 TiB."
 
 
+def test_a_cpu_without_memory_for_a_point_says_so() -> None:
+    spec = SweepSpec(phase="toy", axis="batch", values=(1, 2**31 - 1), layers=1)
+    said = list(measure(spec, {}, device=CPU, limits=Limits()))
+    assert kinds(said) == [(1, TIMED), (2**31 - 1, FAILED), (1, AGAIN)]
+    assert said[1]["reason"].startswith("out of memory: ")
+
+
 def test_warm_up_is_no_part_of_the_samples() -> None:
     calls = 0
 
