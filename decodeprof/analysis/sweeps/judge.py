@@ -31,7 +31,7 @@ ROOF_SHARE = 0.6
 DRIFT_SHARE = 0.05
 """A host that moved by more while it was measured blurs every crossing."""
 SPREAD_SHARE = 0.2
-"""Of the median: samples of one point that lie farther apart were not measured in one state."""
+"""A host that takes so much longer than at other points was slow there."""
 NO_GPU = (
     "this ran on a CPU, which has no launch queue: it runs each operation when it is called, so "
     "there is no device to wait for the host, and nothing to cross"
@@ -99,7 +99,6 @@ def judge(swept: Swept) -> Sweep:
             *swept.caveats,
             *uncounted,
             *_caveats(drift),
-            *_spreads(measured, swept.axis),
             *_slow(points, swept.axis),
             *_clocks(measured),
         ],
@@ -265,25 +264,6 @@ def _drift(points: Sequence[Measured], again_ns: Sequence[int]) -> float | None:
     first = median(points[0].eager_ns) if points else None
     again = median(again_ns)
     return None if not first or again is None else again / first - 1
-
-
-def _spreads(points: Sequence[Measured], axis: str) -> list[str]:
-    """Points whose own samples lie far apart."""
-    said = []
-    for kind, field_name in (("eager", "eager_ns"), ("graph", "graph_ns")):
-        far = []
-        for point in points:
-            samples = getattr(point, field_name)
-            middle = median(samples)
-            if middle and max(samples) - min(samples) > SPREAD_SHARE * middle:
-                share = (max(samples) - min(samples)) / middle
-                far.append(f"{point.value:,} ({units.share(share)})")
-        if far:
-            said.append(
-                f"{kind} samples lie more than {units.share(SPREAD_SHARE)} of their median apart "
-                f"at {axis} {_and(far)}, lowest to highest: the step there is less sure than others"
-            )
-    return said
 
 
 def host_was_slow(point: Point) -> bool:

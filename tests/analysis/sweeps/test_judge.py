@@ -108,19 +108,6 @@ def test_a_step_that_is_measured_beyond_the_bend_stands_for_itself() -> None:
     assert plateau.stand_in_ns is None
 
 
-def test_points_whose_samples_lie_far_apart_are_named() -> None:
-    steady = {"eager_ns": [950_000, HOST_NS, 1_140_000]}
-    far = {"eager_ns": [HOST_NS, HOST_NS, 1_300_000]}
-    assert swept(point(1, 1_000, **steady)).caveats == []
-    (caveat,) = swept(
-        point(1, 1_000, **steady), point(2, 1_000, **far), point(1_024, 1_000, **far)
-    ).caveats
-    assert "eager samples lie more than 20 % of their median apart" in caveat
-    assert "at batch 2 (30 %) and 1,024 (30 %)," in caveat
-    (caveat,) = swept(point(1, 1_000, graph_ns=[100, 130])).caveats
-    assert caveat.startswith("graph samples")
-
-
 def test_a_point_whose_host_was_slow_all_the_while_is_named() -> None:
     points = [line(value) for value in (1, 4, 8)]
     assert swept(*points, point(16, 280_000)).caveats == []
