@@ -36,8 +36,9 @@ _BLANK = b" \t\r\n"
 _LIST = re.compile(rb'"traceEvents"\s*:\s*(?=\[)')
 _SEPARATOR = re.compile(rb'\}\s*,\s*\{\s*"')
 _LIST_END = re.compile(rb"\}\s*(?=\])")
-# Strings as a whole, so that brackets inside them do not count.
-_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+# Strings as a whole, so that brackets inside them do not count, and many at once. One that does not
+# end goes to the text's end: tried again from each quote in it, it takes hours.
+_BRACKET = re.compile(rb'(?:"(?:[^"\\]|\\.)*+"?[^"\[\]{}]*+)++|[\[\]{}]', re.DOTALL)
 # Stands for the events while what surrounds them is checked.
 _PLACEHOLDER = b"[0]"
 

@@ -178,7 +178,7 @@ def _caveats(rows: Rows, around: Surroundings, trace: Trace, damage: str) -> tup
             "the file ends before its list of events does: every whole event was read; what is "
             "missing may be of any time, and how much it is cannot be told"
         )
-        behind = max(ends, default=0) - (span[1] if span else 0)
+        behind = max(ends, default=0) - span[1] if span else 0
         if behind > 0:
             text += f"; host events go on for {units.time(behind)} after the last device activity"
         texts.append(text)

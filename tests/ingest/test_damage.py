@@ -5,6 +5,7 @@ import json
 import os
 import re
 import time
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from decodeprof.diagnosis.pipeline import analyze_path
 from decodeprof.errors import DecodeprofError, InputError
-from decodeprof.ingest.mend import escape_quotes, mend
+from decodeprof.ingest.mend import LARGEST_BYTES, escape_quotes, mend
 from decodeprof.ingest.read import read_trace
 from decodeprof.ingest.torch_trace import parse
 from tests.build import TraceBuilder
@@ -109,6 +110,42 @@ def test_many_names_without_an_end_take_no_longer() -> None:
     escape_quotes(b'"name": "x"' + b" " * size)
     # Tried from each beginning to the text's end, they take over a minute.
     assert time.perf_counter() - begun < 10
+
+
+def test_a_text_of_escaped_quotes_without_an_end_takes_no_longer() -> None:
+    text = PLAIN[: PLAIN.rindex(b'"name"')] + b'"name": "' + b'\\"' * 500_000
+    begun = time.perf_counter()
+    assert "could not be read" in " ".join(parse(text, name="x").caveats)
+    # Tried from each of the quotes to the text's end, it takes hours.
+    assert time.perf_counter() - begun < 10
+
+
+@pytest.mark.parametrize("before", [b"", PLAIN[: PLAIN.rindex(b"},\n  {")]])
+def test_what_is_too_large_to_mend_takes_little_time_and_memory(before: bytes) -> None:
+    text = before + b'"' * (LARGEST_BYTES + LARGEST_BYTES // 4)
+    tracemalloc.start()
+    begun = time.perf_counter()
+    try:
+        if before:
+            assert "could not be read" in " ".join(parse(text, name="x").caveats)
+        else:
+            with pytest.raises(InputError, match="is no trace that can be read"):
+                parse(text, name="x")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # Mended, quotes alone take 30 times their size and minutes.
+    assert time.perf_counter() - begun < 20
+    assert peak < 8 * len(text)
+
+
+def test_a_cut_before_the_first_device_activity_names_none() -> None:
+    head, _, rest = PLAIN.decode().partition('"traceEvents": [')
+    events = [part for part in rest.split("\n  {") if '"cpu_op"' in part]
+    cut = f'{head}"traceEvents": [\n  {{' + "\n  {".join([*events, *events, events[0][:40]])
+    said = " ".join(parse(cut.encode(), name="x").caveats)
+    assert "the file ends before" in said
+    assert "device activity" not in said
 
 
 def test_mending_leaves_valid_text_alone() -> None:
