@@ -16,7 +16,7 @@ from decodeprof.analysis.replay.build import Source, build_program, prepare
 from decodeprof.analysis.replay.errors import WITHHOLD_ABOVE_SHARE, reproduce
 from decodeprof.analysis.replay.exposed import exposed_costs
 from decodeprof.analysis.replay.fusable import Chain, fusable_chains
-from decodeprof.analysis.replay.fusion import roles
+from decodeprof.analysis.replay.fusion import Traffic, roles
 from decodeprof.analysis.replay.graph_spans import GraphTimes, graph_times, with_graph_times
 from decodeprof.analysis.replay.program import Program
 from decodeprof.analysis.replay.scale import Scales, scales
@@ -80,6 +80,7 @@ class Predictions:
             step_ns=outcome.step_ns,
             in_profiled_time=self.in_profiled_time,
             assumes=outcome.assumes,
+            activities_per_step=round(outcome.activities_per_step, 3),
         )
 
 
@@ -137,6 +138,7 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
         roles=roles(evidence.trace, program),
         costs=costs,
         spread_share=_spread_share(unprofiled, evidence),
+        traffic=_traffic(evidence),
         in_graph_ns=in_graph_ns(evidence, program, costs),
         gap_spread_ns=gap_spread_ns(evidence),
         cannot_capture=cannot_capture(evidence, program, _site_of_call(evidence)),
@@ -161,6 +163,13 @@ def predict(evidence: Evidence, unprofiled: Distribution | None) -> Predictions:
         site_saving_ns=_site_savings(question, exposed, _site_of_call(evidence)),
         chains=_chains(question, evidence),
     )
+
+
+def _traffic(evidence: Evidence) -> Traffic | None:
+    ceilings = evidence.recording.ceilings if evidence.recording else None
+    if evidence.traffic is None or ceilings is None or not ceilings.read_bytes_per_s:
+        return None
+    return Traffic(bytes=evidence.traffic.bytes, bytes_per_s=ceilings.read_bytes_per_s)
 
 
 def _in_unprofiled_time(

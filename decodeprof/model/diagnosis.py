@@ -216,6 +216,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     assumes: str
     measured: bool = False
     """The change was made and timed, unprofiled; false: replay predicts it."""
+    activities_per_step: float | None = None
+    """Kernels, memsets and copies that would be left; null: where a change was measured."""
 
 
 class WhatIfs(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,6 +34,9 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
         r"nccl|rccl|msccl|nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"
         r"|cross_device|quick_?reduce|deep_?ep::",
     ),
+    # Named after all that it does, attention that it prepares for among them. Templates of whole
+    # products and attention, triton_tem_, are what they are named after.
+    ("fused by a compiler", r"^triton_(poi|per|red|mix|for)_"),
     ("attention", r"fmha|flash|attention|attn|\bmha\b|paged_|sdpa|_mla_|mla_"),
     (
         "matrix",

@@ -15,6 +15,8 @@ from decodeprof.model.families import FAMILIES, family
         ("triton_tem_fused_mm_3", "matrix"),
         ("triton_poi_fused_add_0", "fused by a compiler"),
         ("triton_red_fused_rsqrt", "fused by a compiler"),
+        ("triton_poi_fused__scaled_dot_product_cudnn_attention_add_le_1", "fused by a compiler"),
+        ("triton_tem_fused_flex_attention_4", "attention"),
         # An attention kernel that is named after the matrix library it holds.
         ("fmha_cutlassF_f32_aligned_64x64_rf_sm80", "attention"),
         ("void pytorch_flash::flash_fwd_splitkv_kernel<...>", "attention"),

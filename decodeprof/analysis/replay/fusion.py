@@ -2,29 +2,41 @@
 
 Between matrix and attention kernels stand chains of elementwise, reduction and similar kernels. A
 compiler or a hand-written kernel makes one of each chain, save that every further reduction or
-concatenation begins a kernel of its own: a fused kernel makes one pass over one set of rows. The
-rule for concatenations was chosen so that it agrees with what torch.compile left of one model's
-step (484 kernels told, 508 left, attention apart): other models may differ more.
+concatenation begins a kernel of its own: a fused kernel makes one pass over one set of rows. For
+the same reason nothing joins behind a write to places that indices choose, as into a key-value
+cache: who reads these places must wait until all are written. The rule for concatenations was
+chosen so that it agrees with what torch.compile left of one model's step (484 kernels told, 508
+left, attention apart): other models may differ more.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from decodeprof.analysis.replay.program import Program
 from decodeprof.model.families import family
 from decodeprof.model.trace import I8, I64, NONE, ActivityKind, Trace
 
 _REDUCTIONS = frozenset({"norm", "softmax", "reduction"})
-_POINTWISE = frozenset({"elementwise", "gather and scatter", "fused by a compiler"})
-ALONE, POINTWISE, REDUCTION, CONCATENATION = 0, 1, 2, 3
+_POINTWISE = frozenset({"elementwise", "gather and scatter"})
+ALONE, POINTWISE, REDUCTION, CONCATENATION, SCATTER = 0, 1, 2, 3, 4
 _ROLES = {
     **dict.fromkeys(_REDUCTIONS, REDUCTION),
     **dict.fromkeys(_POINTWISE, POINTWISE),
     "concatenate": CONCATENATION,
 }
+# torch's kernels that write where indices say; a gather is an instance of the same template.
+_SCATTERS = re.compile(
+    r"index_copy|index_put|index_add|index_fill|masked_scatter"
+    r"|scatter_gather_internal_kernel<true|scatter_add|scatter_fill|scatter_reduce"
+)
+SHORT_NS = 3_000
+"""A kernel this short waits for its launch and its memory's latency more than for bytes."""
+_COMPILED_REDUCTION = re.compile(r"triton_(per|red|mix)_")
 
 
 @dataclass(frozen=True)
@@ -45,9 +57,17 @@ def roles(trace: Trace, program: Program) -> I8:
             continue
         name = int(trace.device.name[row])
         if name not in by_name:
-            by_name[name] = _ROLES.get(family(trace.names[name]), ALONE)
+            by_name[name] = role_of(trace.names[name])
         found[at] = by_name[name]
     return found
+
+
+def role_of(kernel: str) -> int:
+    """How a kernel of this name can be part of a fused one."""
+    found = family(kernel)
+    if found == "fused by a compiler":  # Named after all that it does, scatters among them.
+        return REDUCTION if _COMPILED_REDUCTION.match(kernel) else POINTWISE
+    return SCATTER if _SCATTERS.search(kernel) else _ROLES.get(found, ALONE)
 
 
 def chains(program: Program, role: I8) -> I64:
@@ -79,7 +99,7 @@ def chains(program: Program, role: I8) -> I64:
                 once.clear()
             if what in (REDUCTION, CONCATENATION):
                 once.add(what)
-            open_on = stream if what != ALONE else NONE
+            open_on = NONE if what in (ALONE, SCATTER) else stream
             chain[at] = number
     return chain
 
@@ -87,17 +107,15 @@ def chains(program: Program, role: I8) -> I64:
 def fused(program: Program, role: I8, traffic: Traffic | None = None) -> Program:
     """The same with each chain as one activity, launched by the chain's first launch.
 
-    The fused kernel takes what its longest part took; where the bytes of all parts are known, it
-    moves those of its largest part at the given bandwidth, after the smallest fixed cost among the
-    parts, and the smaller of the two counts.
+    The fused kernel moves the bytes of its largest part, after the fixed cost that the median part
+    has. Where bytes are not known, the median part tells of short kernels, which have no other
+    cost, and the longest of others. It never takes longer than its longest part.
     """
     chain = chains(program, role)
     if not len(chain):
         return program
     begins = np.flatnonzero(np.diff(chain, prepend=-1))
-    duration = np.maximum.reduceat(program.duration_ns, begins)
-    if traffic is not None:
-        duration = np.minimum(duration, _by_traffic(program, begins, traffic))
+    duration = _durations(program, begins, traffic)
     events = program.events
     is_begin = np.zeros(len(chain) + 1, np.int64)
     is_begin[begins] = 1
@@ -130,12 +148,25 @@ def fused(program: Program, role: I8, traffic: Traffic | None = None) -> Program
     )
 
 
-def _by_traffic(program: Program, begins: I64, traffic: Traffic) -> I64:
-    known = program.activity != NONE
-    size = np.where(known, traffic.bytes[np.where(known, program.activity, 0)], NONE)
-    moving = size / traffic.bytes_per_s * 1e9
-    fixed = np.minimum.reduceat(np.maximum(program.duration_ns - moving, 0), begins)
-    all_known = np.minimum.reduceat(size, begins) >= 0
-    far = np.iinfo(np.int64).max
-    time = np.rint(fixed + np.maximum.reduceat(moving, begins)).astype(np.int64)
-    return np.where(all_known, time, far)
+def _durations(program: Program, begins: I64, traffic: Traffic | None) -> I64:
+    """What each chain takes as one kernel, in ns."""
+    whole = program.duration_ns
+    size = np.full(len(whole), NONE)
+    moving = np.zeros(len(whole))
+    if traffic is not None:
+        known = program.activity != NONE
+        size = np.where(known, traffic.bytes[np.where(known, program.activity, 0)], NONE)
+        moving = np.maximum(size, 0) / traffic.bytes_per_s * 1e9
+    longest = np.maximum.reduceat(whole, begins)
+    told = (np.minimum.reduceat(size, begins) >= 0) | (longest <= SHORT_NS)
+    time = _medians(np.maximum(whole - moving, 0), begins) + np.maximum.reduceat(moving, begins)
+    return np.where(told, np.minimum(np.rint(time).astype(np.int64), longest), longest)
+
+
+def _medians(values: NDArray[np.float64], begins: I64) -> NDArray[np.float64]:
+    """The lower median of each run of values."""
+    run = np.repeat(np.arange(len(begins)), np.diff(np.r_[begins, len(values)]))
+    ordered = values[np.lexsort((values, run))]
+    last = np.r_[begins[1:], len(values)] - 1
+    middle: NDArray[np.float64] = ordered[(begins + last) // 2]
+    return middle

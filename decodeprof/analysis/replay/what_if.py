@@ -260,7 +260,8 @@ class _Teller:
             assumes=(
                 f"{self.question.program.activities / max(program.steps, 1):,.0f} activities "
                 f"become {program.activities / max(program.steps, 1):,.0f}: each chain between "
-                "matrix and attention kernels is one kernel, no longer than its longest part."
+                "matrix and attention kernels is one kernel, as long as its median part and its "
+                "bytes."
             ),
         )
 

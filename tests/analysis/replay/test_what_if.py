@@ -17,7 +17,7 @@ from decodeprof.analysis.replay.changes import (
     without_waits,
 )
 from decodeprof.analysis.replay.exposed import exposed_costs
-from decodeprof.analysis.replay.fusion import ALONE, Traffic, chains, fused, roles
+from decodeprof.analysis.replay.fusion import ALONE, chains, fused, roles
 from decodeprof.analysis.replay.program import Program
 from decodeprof.analysis.replay.run import replay
 from decodeprof.analysis.replay.scale import (
@@ -274,15 +274,18 @@ def test_fusion_inside_a_graph_drops_nodes_and_their_launch_cost() -> None:
     assert smaller.host_work_ns == pytest.approx(asked.program.host_work_ns - 40 * US, abs=3 * US)
 
 
-def test_known_bytes_bound_a_fused_kernel_by_its_traffic() -> None:
-    source = loop(chain_step)
-    asked = question(source)
-    # 100 bytes at 1 byte/ns: a kernel's fixed part is 0.9 µs, whatever the chain's longest took.
-    size = np.full(len(source.trace.device), 100)
-    known = fused(asked.program, asked.roles, Traffic(bytes=size, bytes_per_s=1e9))
-    assert known.device_work_ns == fused(asked.program, asked.roles).device_work_ns
-    unknown = Traffic(bytes=np.full(len(size), NONE), bytes_per_s=1e9)
-    assert fused(asked.program, asked.roles, unknown).device_work_ns == known.device_work_ns
+def test_nothing_joins_behind_a_write_where_indices_say() -> None:
+    name = "void at::native::_scatter_gather_elementwise_kernel<128, 8, at::native::"
+    scatter = f"{name}_cuda_scatter_gather_internal_kernel<true, at::native::OpaqueType<2> >"
+    gather = f"{name}_cuda_scatter_gather_internal_kernel<false, at::native::OpaqueType<2> >"
+
+    def step(b: TraceBuilder, index: int) -> None:
+        del index
+        for kernel in [MATRIX, ADD, scatter, scatter, ADD, gather, ADD, MATRIX]:
+            b.launch(kernel, 1 * US)
+
+    asked = question(loop(step))
+    assert chains(asked.program, asked.roles).tolist() == [0, 1, 1, 2, 3, 3, 3, 4]
 
 
 def outcomes(found: Outcomes) -> list[Outcome]:
