@@ -23,12 +23,13 @@ except ImportError:
 _decompressor: Callable[[int], Any] = _FASTER.decompressobj
 _DAMAGED: tuple[type[Exception], ...] = (zlib.error, _FASTER.error)
 _GZIP_WINDOW = 31
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 # The checksum and the size, behind all of the data.
 _TRAILER_BYTES = 8
-_PACKED_BYTES = 1 << 20
 _PIECE_BYTES = 4 << 20
-_LAST_PIECE_BYTES = 1 << 10
+# What is unpacked in one call where it meets damage is lost: it is gone over again in smaller ones,
+# until all that lies before the damage came out.
+_PACKED_BYTES = (1 << 20, 1 << 10, 1)
 # Pieces that are unpacked ahead of the parser: enough that neither waits for a hiccup of the other.
 _AHEAD = 2
 # Profilers' JSON packs 10 to 60 to 1; deflate cannot exceed 1,032. What unpacks to more than this
@@ -146,43 +147,50 @@ class GzipSource:
     def _after(self, what: str) -> str:
         left = max(self._size_bytes - self._used_bytes, 0)
         if left <= _TRAILER_BYTES:
-            return f"{what}; it was unpacked to its end, but some of it is not what was packed"
+            return (
+                "the gzip data is damaged, or its checksum is: it was unpacked to its end, but "
+                "some of it may not be what was packed"
+            )
         return f"{what}; the last {left:,} of {self._size_bytes:,} packed bytes were not read"
 
     def _unpack(self) -> None:
-        """Put pieces until the end; on damage go over the last piece again in small ones."""
+        """Put pieces until the end; on damage go over what gave no piece again in smaller ones."""
         done = 0
-        try:
-            for piece in self._unpacked(_PIECE_BYTES, skip=0):
-                done += len(piece)
-                self._put(piece)
-        except _DAMAGED:
+        for packed_bytes in _PACKED_BYTES:
             self._file.seek(0)
             try:
-                for piece in self._unpacked(_LAST_PIECE_BYTES, skip=done):
+                for piece in self._unpacked(packed_bytes, skip=done):
+                    done += len(piece)
                     self._put(piece)
             except _DAMAGED as error:
-                self.damage = self._after(f"the gzip data is damaged: {error}")
+                damage = self._after(f"the gzip data is damaged: {error}")
+            else:
+                return
+        self.damage = damage
 
     def _put(self, piece: bytes) -> None:
         if not self._stopped.is_set():
             self._pieces.put(piece)
 
-    def _unpacked(self, piece_bytes: int, *, skip: int) -> Iterator[bytes]:
-        """What follows the first `skip` unpacked bytes, in pieces of at most `piece_bytes`."""
+    def _unpacked(self, packed_bytes: int, *, skip: int) -> Iterator[bytes]:
+        """What follows the first `skip` unpacked bytes, from so many packed ones at a time."""
         total, packed, unpacker = 0, b"", _decompressor(_GZIP_WINDOW)
         while not self._stopped.is_set():
-            packed = packed or self._file.read(_PACKED_BYTES) or b""
+            if len(packed) > packed_bytes and total >= skip:
+                self._file.seek(-len(packed), io.SEEK_CUR)
+                packed = b""
             if unpacker.eof:  # Another member, or what some writers pad with.
-                packed = packed.lstrip(b"\0")
-                if packed and not packed.startswith(_GZIP_MAGIC):
+                packed = (packed + (self._file.read(_PACKED_BYTES[0]) or b"")).lstrip(b"\0")
+                if not packed.startswith(GZIP_MAGIC):
                     return
-                if packed:
-                    unpacker = _decompressor(_GZIP_WINDOW)
+                unpacker = _decompressor(_GZIP_WINDOW)
+                continue
+            size = _PACKED_BYTES[0] if total < skip else packed_bytes
+            packed = packed or self._file.read(size) or b""
             last = not packed
             self._used_bytes = self._file.tell() - len(packed)
-            most = min(piece_bytes, skip - total) if total < skip else piece_bytes
-            piece = b"" if unpacker.eof else unpacker.decompress(packed, most)
+            most = min(_PIECE_BYTES, skip - total) if total < skip else _PIECE_BYTES
+            piece = unpacker.decompress(packed, most)
             packed = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
             total += len(piece)
             if total > max(BOMB_FLOOR_BYTES, BOMB_RATIO * self._size_bytes):
@@ -194,9 +202,8 @@ class GzipSource:
             if piece and total > skip:
                 yield piece
             if last and not piece:
-                if not unpacker.eof:
-                    # What is gone is no part of the file's size: no share of it can be told.
-                    self.damage = "the gzip data is cut short"
+                # What is gone is no part of the file's size: no share of it can be told.
+                self.damage = "the gzip data is cut short"
                 return
 
 
@@ -207,7 +214,7 @@ def is_packed(path: Path) -> bool:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+        return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
 
 
 def open_source(path: Path) -> Source:
@@ -226,6 +233,6 @@ def source_of(data: bytes) -> Source:
 
 
 def _source(file: io.BufferedIOBase | io.RawIOBase, *, size_bytes: int) -> Source:
-    packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     file.seek(0)
     return GzipSource(file, size_bytes=size_bytes) if packed else PlainSource(file)

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import shlex
-import zlib
 from dataclasses import replace
 from pathlib import Path
 
 from decodeprof.errors import InputError
 from decodeprof.ingest import nsys_convert, torch_trace
-from decodeprof.ingest.byte_source import is_packed
+from decodeprof.ingest.foreign import HEAD_BYTES, refuse_foreign
 from decodeprof.ingest.nsys.database import MAGIC as SQLITE
-from decodeprof.ingest.nsys.database import REPORT_MAGIC as REPORT
 from decodeprof.ingest.nsys.export import Export, read_export
 from decodeprof.model.trace import Trace
 
 _DATABASES = (".sqlite", ".sqlite3", ".db")
-_MAGIC = {
-    b"PK\x03\x04": "a zip archive",
-    b"\x28\xb5\x2f\xfd": "a zstd file",
-    b"\x7fELF": "a program",
-}
-_PACKED_HEAD_BYTES = 4096
-_MAGIC_BYTES = max(map(len, _MAGIC))
 
 
 def is_nsys(path: Path) -> bool:
@@ -78,31 +69,10 @@ def read_trace(path: Path) -> Trace:
         return read_nsys(path).process()
     try:
         with path.open("rb") as file:
-            start = file.read(_MAGIC_BYTES)
+            head = file.read(HEAD_BYTES)
     except FileNotFoundError:
         raise InputError(f"there is no file `{path}`") from None
     except OSError as error:
         raise InputError(f"cannot read `{path}`", why=str(error.strerror)) from None
-    for magic, what in _MAGIC.items():
-        if start.startswith(magic):
-            raise InputError(
-                f"`{path.name}` is {what}, no trace that can be read",
-                hint="decodeprof reads torch.profiler's .json and .json.gz, reports and SQLite "
-                "exports of nsys, and its own recordings",
-            )
-    if is_packed(path) and _starts_unpacked(path, (SQLITE, REPORT)):
-        raise InputError(
-            f"`{path.name}` is packed, and a file of Nsight Systems is not read from a packed one",
-            hint=f"unpack it first: `gunzip --keep {shlex.quote(path.name)}`",
-        )
+    refuse_foreign(head, name=path.name)
     return torch_trace.parse_file(path)
-
-
-def _starts_unpacked(path: Path, starts: tuple[bytes, ...]) -> bool:
-    with path.open("rb") as file:
-        packed = file.read(_PACKED_HEAD_BYTES)
-    try:
-        head = zlib.decompressobj(wbits=31).decompress(packed, max(map(len, starts)))
-    except zlib.error:
-        return False
-    return head.startswith(starts)

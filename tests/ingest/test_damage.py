@@ -1,11 +1,17 @@
 """Files that are broken, or no trace at all: mended where that is safe, else a clear error."""
 
+import bz2
 import gzip
+import io
 import json
+import lzma
 import os
+import random
 import re
+import tarfile
 import time
 import tracemalloc
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +21,7 @@ from hypothesis import strategies as st
 
 from decodeprof.diagnosis.pipeline import analyze_path
 from decodeprof.errors import DecodeprofError, InputError
+from decodeprof.ingest import byte_source
 from decodeprof.ingest.mend import LARGEST_BYTES, escape_quotes, mend
 from decodeprof.ingest.read import read_trace
 from decodeprof.ingest.torch_trace import parse
@@ -36,7 +43,17 @@ def small() -> TraceBuilder:
 
 TEXTS = {layout: kineto(small().build(), layout) for layout in LAYOUTS}
 PLAIN = TEXTS["to_2_11"]
+TEXT = PLAIN.decode()
 WHOLE = content(parse(PLAIN, name="x"))
+
+
+def tar(mode: str) -> bytes:
+    """A tar archive with the trace in it."""
+    packed, member = io.BytesIO(), tarfile.TarInfo("trace.json")
+    member.size = len(PLAIN)
+    with tarfile.open(fileobj=packed, mode=mode) as archive:
+        archive.addfile(member, io.BytesIO(PLAIN))
+    return packed.getvalue()
 
 
 def message(error: InputError) -> str:
@@ -181,16 +198,35 @@ def test_lines_of_glog_before_the_trace(layout: str) -> None:
     assert trace.caveats == ("the file is not valid JSON: log lines were left out (2)",)
 
 
-def test_damaged_gzip_says_how_much_was_not_read() -> None:
-    packed = gzip.compress(PLAIN, mtime=0)
-    caveat = parse(packed[:-8] + bytes(8), name="x").caveats[0]
-    assert caveat.endswith("it was unpacked to its end, but some of it is not what was packed")
+@pytest.mark.parametrize("trailer", ["checksum", "size"])
+def test_a_wrong_checksum_loses_nothing(trailer: str) -> None:
+    packed = bytearray(gzip.compress(PLAIN, mtime=0))
+    packed[-8 if trailer == "checksum" else -4] ^= 1
+    trace = parse(bytes(packed), name="x")
+    assert content(trace) | {"caveats": ()} == WHOLE
+    (caveat,) = trace.caveats
+    assert caveat.endswith("to its end, but some of it may not be what was packed")
+
+
+@pytest.mark.parametrize("faster", [True, False])
+def test_all_that_lies_before_damage_comes_out(
+    monkeypatch: pytest.MonkeyPatch, faster: bool
+) -> None:
+    if not faster:
+        monkeypatch.setattr(byte_source, "_decompressor", zlib.decompressobj)
+        monkeypatch.setattr(byte_source, "_DAMAGED", (zlib.error,))
+    text = random.Random(0).randbytes(3 << 20)
+    first = gzip.compress(text, compresslevel=1, mtime=0)
     # A second member of which the first block is of no kind that there is.
-    half = len(PLAIN) // 2
-    first, second = (gzip.compress(part, mtime=0) for part in (PLAIN[:half], PLAIN[half:]))
-    whole = first + second[:10] + b"\x07" + second[11:]
-    left = f"the last {len(second):,} of {len(whole):,} packed bytes were not read"
-    assert any(left in caveat for caveat in parse(whole, name="x").caveats)
+    whole = first + gzip.compress(PLAIN, mtime=0)[:10] + b"\x07" + bytes(100)
+    source = byte_source.source_of(whole)
+    out = bytearray(len(text) + 1)
+    at = 0
+    while count := source.readinto(memoryview(out)[at:]):
+        at += count
+    source.close()
+    assert bytes(out[:at]) == text
+    assert source.damage.endswith(f"the last 101 of {len(whole):,} packed bytes were not read")
 
 
 @pytest.mark.parametrize(
@@ -215,6 +251,23 @@ def test_damaged_gzip_says_how_much_was_not_read() -> None:
         (b"SQLite format 3\x00rest", "is damaged or cut short"),
         (b"\x7fELFrest", "is a program"),
         (b"\x28\xb5\x2f\xfdrest", "is a zstd file"),
+        (b"7z\xbc\xaf\x27\x1crest", "is a 7z archive"),
+        (
+            lzma.compress(PLAIN),
+            "is an xz file, no trace that can be read |  | unpack it first: `xz",
+        ),
+        (bz2.compress(PLAIN), "`bzip2 -dc trace.json > readable.json`"),
+        (gzip.compress(gzip.compress(PLAIN)), "is a gzip file packed with gzip"),
+        (gzip.compress(lzma.compress(PLAIN)), "`gzip -dc trace.json | xz -dc > readable.json`"),
+        (tar("w"), "is a tar archive, no trace"),
+        (tar("w:gz"), "is a tar archive packed with gzip"),
+        ("\ufeff".encode("utf-16-le") + TEXT.encode("utf-16-le"), "is text in UTF-16LE"),
+        ("\ufeff".encode("utf-16-be") + TEXT.encode("utf-16-be"), "`iconv -f UTF-16BE -t UTF-8 "),
+        (TEXT.encode("utf-16-le"), "is text in UTF-16LE"),
+        (TEXT.encode("utf-16-be"), "is text in UTF-16BE"),
+        ("\ufeff".encode("utf-32-le") + TEXT.encode("utf-32-le"), "is text in UTF-32LE"),
+        (TEXT.encode("utf-32-be"), "is text in UTF-32BE"),
+        (gzip.compress(TEXT.encode("utf-16-le")), "`gzip -dc trace.json | iconv -f UTF-16LE"),
         (b"\x1f\x8b", "cannot be unpacked"),
         (gzip.compress(PLAIN, mtime=0)[:30], "cut short"),
         (
