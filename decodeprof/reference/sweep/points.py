@@ -207,8 +207,8 @@ def _attempt(builder: Builder, point: SweepSpec, make: Callable[[Subject], Messa
         return make(builder.build(point))
     except torch.OutOfMemoryError as error:
         reason = f"out of memory: {str(error).splitlines()[0]}"
-    except MemoryError:
-        reason = "out of memory: the host has no more"
+    except MemoryError as error:
+        reason = f"out of memory: {str(error) or 'the host has no more'}"
     except (RuntimeError, ValueError) as error:  # CUDA's errors are RuntimeErrors.
         first = (str(error).splitlines() or [""])[0]
         # The allocator of a CPU has no error of its own.

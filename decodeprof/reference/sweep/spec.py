@@ -64,28 +64,22 @@ class SweepSpec:
             raise ValueError(f"{max(self.values)} is too large: at most {LARGEST_VALUE}")
         if len(set(self.values)) < len(self.values):
             raise ValueError("a value of the sweep stands there twice")
-        if self.phase != "toy" and self.axis != "width":
-            self.config()  # A width that the shape cannot have would fail at every point.
+        if self.phase != "toy":
+            for width in self.values if self.axis == "width" else [self.width]:
+                self._refuse_width(width)
 
     def at(self, value: int) -> SweepSpec:
         """The settings of one point, as a sweep of that point alone."""
         return dataclasses.replace(self, values=(value,), **{self.axis: value})  # type: ignore[arg-type]
 
     def config(self) -> ModelConfig:
-        """The decoder's shape with this sweep's layers and width.
-
-        Raises:
-            ValueError: the width is no multiple of what the shape's heads need.
-        """
+        """The decoder's shape with this sweep's layers and width."""
         config = SHAPES[self.shape]
         if self.layers is not None:
             config = dataclasses.replace(config, layers=self.layers)
         if self.width is None:
             return config
         parts = [config.intermediate_size, config.heads, config.kv_heads]
-        if any(part * self.width % config.hidden_size for part in parts):
-            least = config.hidden_size // config.kv_heads
-            raise ValueError(f"the width {self.width} is no multiple of {least}")
         scaled = [part * self.width // config.hidden_size for part in parts]
         return dataclasses.replace(
             config,
@@ -94,6 +88,19 @@ class SweepSpec:
             heads=scaled[1],
             kv_heads=scaled[2],
         )
+
+    def _refuse_width(self, width: int | None) -> None:
+        """Refuse a width for which the shape's heads would have to be cut."""
+        config = SHAPES[self.shape]
+        # A key and value head's share: query heads and the inner width are multiples of these.
+        least = config.hidden_size // config.kv_heads
+        if width is not None and width % least:
+            below = width // least * least
+            nearest = f"{below} and {below + least}" if below else str(least)
+            raise ValueError(
+                f"the width {width} is no multiple of {least}, as the shape `{self.shape}` needs; "
+                f"nearest: {nearest}"
+            )
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> SweepSpec:

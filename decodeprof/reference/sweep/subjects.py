@@ -19,6 +19,7 @@ from decodeprof.reference.cache import StaticKVCache
 from decodeprof.reference.decoder import forward_for
 from decodeprof.reference.jobs import KernelOptions
 from decodeprof.reference.model import Model, ModelConfig, random_model, step_weight_bytes
+from decodeprof.reference.sweep.memory import refuse_what_cannot_fit
 from decodeprof.reference.sweep.spec import TOY_LAYERS, TOY_WIDTH, SweepSpec
 
 FUSED = KernelOptions(norm=True, place=True, attend=True, gate=True)
@@ -58,7 +59,9 @@ class Builder:
 
         Raises:
             ValueError: no model has these settings.
+            MemoryError: it cannot fit.
         """
+        refuse_what_cannot_fit(point, self.device, self.dtype)
         if point.phase == "toy":
             return toy(point, self.device, self.dtype)
         model = self._model_of(point.config())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,12 +14,12 @@ from typing import Any
 import pytest
 import torch
 
-from decodeprof.reference.sweep import clock, points
+from decodeprof.reference.sweep import clock, memory, points
 from decodeprof.reference.sweep.points import AGAIN, COUNTED, FAILED, TIMED, Limits, measure
 from decodeprof.reference.sweep.spec import SweepSpec
 
 CPU = torch.device("cpu")
-SPEC = SweepSpec(phase="decode", axis="width", values=(64, 100, 128), context=8)
+SPEC = SweepSpec(phase="decode", axis="width", values=(64, 96, 128), context=8)
 
 
 @pytest.fixture(autouse=True)
@@ -34,16 +35,28 @@ def kinds(said: list[dict[str, Any]]) -> list[tuple[int, str]]:
     return [(message["value"], message["kind"]) for message in said]
 
 
-def test_a_point_that_cannot_be_built_ends_alone() -> None:
+def fails_at(monkeypatch: pytest.MonkeyPatch, width: int, error: Exception) -> None:
+    build = points.Builder.build
+
+    def failing(self: points.Builder, point: SweepSpec) -> points.Subject:
+        if point.width == width:
+            raise error
+        return build(self, point)
+
+    monkeypatch.setattr(points.Builder, "build", failing)
+
+
+def test_a_point_that_cannot_be_built_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    fails_at(monkeypatch, 96, ValueError("no such model"))
     said = messages()
-    assert kinds(said) == [(64, TIMED), (100, FAILED), (128, TIMED), (64, AGAIN)]
-    assert said[1]["reason"] == "ValueError: the width 100 is no multiple of 32"
+    assert kinds(said) == [(64, TIMED), (96, FAILED), (128, TIMED), (64, AGAIN)]
+    assert said[1]["reason"] == "ValueError: no such model"
     assert len(said[0]["eager_ns"]) >= clock.FEWEST_SAMPLES
     assert "graph_ns" not in said[0]
 
 
 def test_what_is_known_is_not_done_again() -> None:
-    done = {64: {TIMED, AGAIN}, 100: {FAILED}}
+    done = {64: {TIMED, AGAIN}, 96: {FAILED}}
     assert kinds(messages(done)) == [(128, TIMED)]
     assert messages({**done, 128: {TIMED, COUNTED}}) == []
 
@@ -53,24 +66,41 @@ def test_no_point_is_begun_after_its_time() -> None:
 
 
 def test_out_of_memory_ends_its_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    build = points.Builder.build
-
-    def small(self: points.Builder, point: SweepSpec) -> points.Subject:
-        if point.width == 64:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 TiB.\nMore.")
-        return build(self, point)
-
-    monkeypatch.setattr(points.Builder, "build", small)
+    error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 TiB.\nMore.")
+    fails_at(monkeypatch, 64, error)
     said = messages()
-    assert kinds(said) == [(64, FAILED), (100, FAILED), (128, TIMED)]
+    assert kinds(said) == [(64, FAILED), (96, TIMED), (128, TIMED)]
     assert said[0]["reason"] == "out of memory: CUDA out of memory. Tried to allocate 2 TiB."
 
 
-def test_a_cpu_without_memory_for_a_point_says_so() -> None:
+def test_a_cpu_without_memory_for_a_point_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_memory_bytes", lambda _: 2**63)
     spec = SweepSpec(phase="toy", axis="batch", values=(1, 2**31 - 1), layers=1)
     said = list(measure(spec, {}, device=CPU, limits=Limits()))
     assert kinds(said) == [(1, TIMED), (2**31 - 1, FAILED), (1, AGAIN)]
     assert said[1]["reason"].startswith("out of memory: ")
+
+
+@pytest.mark.parametrize(
+    ("phase", "axis", "fixed"),
+    [
+        ("decode", "layers", {}),
+        ("decode", "batch", {"layers": 1}),
+        ("decode", "context", {"layers": 1}),
+        ("decode", "width", {"layers": 1}),
+        ("prefill", "prompt", {"layers": 1}),
+        ("toy", "width", {"layers": 1}),
+        ("toy", "layers", {}),
+    ],
+)
+def test_a_point_that_cannot_fit_is_not_built(
+    monkeypatch: pytest.MonkeyPatch, phase: str, axis: str, fixed: dict[str, int]
+) -> None:
+    monkeypatch.setattr(memory, "_memory_bytes", lambda _: 10**10)
+    spec = SweepSpec(phase=phase, axis=axis, values=(64, 2**30), **fixed)  # type: ignore[arg-type]
+    said = list(measure(spec, {64: {TIMED, AGAIN}}, device=CPU, limits=Limits()))
+    assert kinds(said) == [(2**30, FAILED)]
+    assert re.fullmatch(r"out of memory: needs about [\d,]+\.\d GB of 10\.0 GB", said[0]["reason"])
 
 
 def test_warm_up_is_no_part_of_the_samples() -> None:

@@ -10,7 +10,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from decodeprof.reference.cache import StaticKVCache
-from decodeprof.reference.model import TINY, random_model
+from decodeprof.reference.model import SHAPES, TINY, Model, random_model
+from decodeprof.reference.sweep.memory import needed_bytes, parameters
 from decodeprof.reference.sweep.spec import SweepSpec
 from decodeprof.reference.sweep.subjects import Builder, decode_step, prompt_pass, toy
 
@@ -56,6 +57,21 @@ def test_the_bytes_are_those_of_the_valid_prefix() -> None:
     assert subject.weight_bytes == weights
 
 
+@pytest.mark.parametrize("shape", ["tiny", "8b"])
+def test_the_parameters_are_counted_without_a_model(shape: str) -> None:
+    config = dataclasses.replace(SHAPES[shape], layers=2)
+    model = Model(config, device=torch.device("meta"), dtype=torch.float32)
+    assert parameters(config) == sum(p.numel() for p in model.parameters())
+
+
+def test_a_point_needs_its_weights_and_its_cache() -> None:
+    subject = decode_step(random_model(TINY), 3, 128, fused=False)
+    logits = 3 * TINY.vocab_size * 4
+    assert needed_bytes(DECODE.at(3), torch.float32) == (
+        subject.weight_bytes + subject.kv_bytes + logits
+    )
+
+
 def test_a_step_can_be_repeated_for_ever() -> None:
     subject = decode_step(random_model(TINY), 2, 4, fused=False)
     for _ in range(10):
@@ -97,6 +113,9 @@ def test_width_scales_heads_and_the_inner_width_alike() -> None:
         ({"phase": "decode", "axis": "batch", "shape": "7b"}, "no shape `7b`"),
         ({"phase": "decode", "axis": "batch", "values": []}, "needs values"),
         ({"phase": "decode", "axis": "batch", "values": [0]}, "at least 1"),
+        ({"phase": "decode", "axis": "width", "values": [64, 100]}, "nearest: 96 and 128"),
+        ({"phase": "prefill", "axis": "width", "values": [1]}, "of 32, .*nearest: 32$"),
+        ({"phase": "decode", "axis": "batch", "shape": "8b", "width": 513}, "512 and 1024"),
         ({"phase": "decode", "axis": "batch", "values": [2, 2]}, "twice"),
         ({"phase": "decode", "axis": "batch", "speed": 1}, "no `speed`"),
     ],
