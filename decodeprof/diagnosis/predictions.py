@@ -69,6 +69,7 @@ class Predictions:
             piecewise=self._public(found.piecewise),
             no_syncs=self._public(found.no_syncs),
             fusion=self._public(found.fusion),
+            faster_host=self._public(found.faster_host),
             no_host=self._public(found.no_host),
             all=self._public(found.all),
         )

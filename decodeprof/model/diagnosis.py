@@ -227,6 +227,7 @@ class WhatIfs(msgspec.Struct, frozen=True, kw_only=True):
     piecewise: WhatIf | None = None
     no_syncs: WhatIf | None = None
     fusion: WhatIf | None = None
+    faster_host: WhatIf | None = None
     no_host: WhatIf | None = None
     all: WhatIf | None = None
 

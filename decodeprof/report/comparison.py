@@ -32,6 +32,7 @@ _CHANGES = {
     "fusion": "kernels fused",
     "all": "one graph a step and kernels fused",
     "piecewise": "graphs between what cannot be captured",
+    "faster_host": "a host twice as fast",
     "no_host": "no host work",
 }
 

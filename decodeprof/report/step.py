@@ -287,6 +287,7 @@ CHANGES = (
     ("cuda_graph", "one CUDA graph a step"),
     ("piecewise", "piecewise CUDA graphs"),
     ("fusion", "elementwise kernels fused"),
+    ("faster_host", "a host twice as fast"),
     ("no_host", "no host work at all"),
     ("all", "all of these"),
 )

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from decodeprof.diagnosis.judging import Clear, CouldNotTell
+from decodeprof.diagnosis.pipeline import analyze_path
 from decodeprof.recording import Target
 from tests.build import TraceBuilder
 from tests.diagnosis.cases import US, busy, case, judge, loop, recording, texts, the_finding, timing
 
 CODE = "batch-room"
+ROOT = Path(__file__).parents[3]
 # 100.7 MB take 25.2 µs at 4 TB/s; the 101 MFLOP of one row take 0.13 µs at 800 TFLOP/s.
 VECTOR = ((1, 4096), (4096, 12288))
 SQUARE = ((4096, 4096), (4096, 4096))
@@ -66,3 +72,17 @@ def test_a_compute_bound_step_has_none() -> None:
 
 def test_without_shapes_a_device_bound_step_does_not_tell() -> None:
     assert isinstance(judge(CODE, case(loop(lambda b, _: busy(b)), recording())), CouldNotTell)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "expected"), [("stage_eager", "about 117"), ("plain_0p6b", "at least 1,024")]
+)
+def test_a_recording_with_shapes_and_ceilings_foresees_the_batch(
+    recorded: str, expected: str
+) -> None:
+    # At 128 rows with this cache of 512 places, a graph of the step took 25.3 ms on the same kind
+    # of device, which is where 24.2 ms launched by the host have become 10 % more.
+    found = analyze_path(ROOT / "fixtures" / recorded).diagnosis.findings
+    finding = next(each for each in found if each.code == CODE)
+    assert f"{expected} sequences instead of 1" in finding.summary
+    assert "replayed with more rows" in texts(finding)
