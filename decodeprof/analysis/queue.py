@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodeprof.analysis.launches import Launches
-from decodeprof.model.trace import I64, Trace
+from decodeprof.analysis.launches import KERNEL, LAUNCH_KINDS, Launches
+from decodeprof.analysis.steps.found import Steps
+from decodeprof.model.trace import I64, ActivityKind, Trace
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,26 @@ class QueueDepth:
 def latencies(trace: Trace, launches: Launches) -> I64:
     """Launch call's start to activity start in ns, one for each launch; negative: clocks differ."""
     return trace.device.start_ns[launches.activity] - launches.start_ns
+
+
+def tklqt_ns(trace: Trace, launches: Launches, steps: Steps, rows: I64) -> int | None:
+    """Total kernel launch and queuing time: latencies summed over a step's kernels; a mean.
+
+    Args:
+        trace: holds the steps.
+        launches: of the device.
+        steps: of the trace.
+        rows: which of them.
+
+    Returns:
+        None where some kernel has no launch call of its own, as a graph's, or clocks differ.
+    """
+    kernels = np.isin(steps.activity_step, rows) & (trace.device.kind == ActivityKind.KERNEL)
+    mine = kernels[launches.activity] & (launches.kind == LAUNCH_KINDS.index(KERNEL))
+    found = latencies(trace, launches)[mine]
+    if not len(found) or len(found) < kernels.sum() or found.min() < 0:
+        return None
+    return round(int(found.sum()) / len(rows))
 
 
 def queue_depth(trace: Trace, launches: Launches, *, start_ns: int, end_ns: int) -> QueueDepth:

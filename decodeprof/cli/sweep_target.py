@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from decodeprof.analysis.queue import tklqt_ns
 from decodeprof.analysis.sweeps.floors import Machine
 from decodeprof.cli.options import say
 from decodeprof.cli.recorded import record_and_diagnose
@@ -24,6 +25,7 @@ from decodeprof.cli.sweep_files import (
     BATCH,
     POINTS_FILE,
     About,
+    Message,
     begun,
     make_directory,
     read,
@@ -88,7 +90,7 @@ def run(sweep: TargetSweep, out: Path) -> None:
         say(f"{sweep.axis} {value} ({index + 1} of {len(sweep.values)})")
         try:
             with _stopped_by_interrupts(directory):
-                _record(sweep, value, directory)
+                queued_ns = _record(sweep, value, directory)
         except DecodeprofError as error:
             wrong = isinstance(error, UsageError)
             if wrong or (index == 0 and value == min(sweep.values)):
@@ -96,9 +98,15 @@ def run(sweep: TargetSweep, out: Path) -> None:
                     _forget(out)
                 raise
             say(f"{sweep.axis} {value} left out: {error.what}")
-            message = {"value": value, "kind": "failed", "reason": _reason(error)}
-            with path.open("a") as file:
-                file.write(json.dumps(message) + "\n")
+            _append(path, {"value": value, "kind": "failed", "reason": _reason(error)})
+        else:
+            if queued_ns is not None:  # No diagnosis holds it.
+                _append(path, {"value": value, "kind": "counted", "tklqt_ns": queued_ns})
+
+
+def _append(path: Path, message: Message) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(message) + "\n")
 
 
 def _reason(error: DecodeprofError) -> str:
@@ -152,7 +160,8 @@ def _forget(out: Path) -> None:
         out.rmdir()  # What was recorded of the point that failed stays.
 
 
-def _record(sweep: TargetSweep, value: int, directory: Path) -> None:
+def _record(sweep: TargetSweep, value: int, directory: Path) -> int | None:
+    """Record and diagnose a point; its TKLQT is given back."""
     from decodeprof.capture import new_directory
 
     if directory.exists():
@@ -162,7 +171,10 @@ def _record(sweep: TargetSweep, value: int, directory: Path) -> None:
     job = msgspec.structs.replace(
         sweep.job, args=[*sweep.job.args, f"{sweep.axis}={value}"], varied=sweep.axis
     )
-    record_and_diagnose(job, out=directory)
+    evidence = record_and_diagnose(job, out=directory)[1].evidence
+    if evidence.launches is None or evidence.decode is None:
+        return None
+    return tklqt_ns(evidence.trace, evidence.launches, evidence.steps, evidence.decode.rows)
 
 
 def _refuse_another(sweep: TargetSweep, out: Path) -> None:
@@ -218,6 +230,11 @@ def recorded(out: Path) -> Recorded:
         for message in stored.messages
         if message["kind"] == "failed"
     }
+    queued_ns = {
+        message["value"]: found
+        for message in stored.messages
+        if isinstance(found := message.get("tklqt_ns"), int)
+    }
     machine, device, torch = Machine(None, None, None), None, ""
     untimed: dict[str, list[int]] = {}
     for directory in sorted(out.glob(f"{axis}_*")):
@@ -225,7 +242,8 @@ def recorded(out: Path) -> Recorded:
         if not value.isdigit() or not (directory / DIAGNOSIS_FILE).is_file():
             continue
         diagnosis = _diagnosis(directory)
-        points[int(value)] = point = point_of(diagnosis, axis, int(value))
+        point = point_of(diagnosis, axis, int(value), tklqt_ns=queued_ns.get(int(value)))
+        points[point.value] = point
         if (directory / RECORDING_FILE).is_file():
             recording = read_recording(directory)
             device = recording.device.name if recording.device else None
@@ -254,7 +272,9 @@ def _why_untimed(recording: Recording) -> str:
     return found[0] if found else "`decodeprof analyze` of its recording says more"
 
 
-def point_of(diagnosis: Diagnosis, axis: str, value: int) -> Measured:
+def point_of(
+    diagnosis: Diagnosis, axis: str, value: int, *, tklqt_ns: int | None = None
+) -> Measured:
     """What a diagnosis says of its decode step, where the argument `axis` has a value."""
     step, floors = diagnosis.step, diagnosis.floors
     times = step.unprofiled_ns if step else None
@@ -269,6 +289,7 @@ def point_of(diagnosis: Diagnosis, axis: str, value: int) -> Measured:
         activities=step.kernels if step else None,
         kernels=step.kernels if step else None,
         busy_ns=step.busy_ns if step else None,
+        tklqt_ns=tklqt_ns,
         bytes=floors.bytes if floors else None,
         flops=floors.flops if floors else None,
         host_ns=floors.host_ns if floors else None,

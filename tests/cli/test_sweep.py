@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -286,6 +287,28 @@ def test_a_batch_that_was_not_seen_makes_no_tokens() -> None:
     assert point_of(diagnosis, "batch", 1).tokens == 1
     # The argument asked for two rows; what was seen are the tokens of one.
     assert point_of(diagnosis, "batch", 2).tokens is None
+
+
+def test_a_target_is_told_how_long_its_kernels_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def record(_: object, *, out: Path, progress: object) -> None:
+        del progress
+        name = "plain_0p6b" if out.name.endswith("_1") else "stage_graph"
+        shutil.copytree(ROOT / "fixtures" / name, out)
+
+    monkeypatch.setattr("decodeprof.capture.record", record)
+    out = tmp_path / "out"
+    assert run(group, ["sweep", "s.py:f", "--vary", "n=1,2", "--out", str(out), "--csv"]) == 0
+    point, graph = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    step = msgspec.json.decode((out / "n_1/diagnosis.json").read_bytes(), type=Diagnosis).step
+    assert step is not None
+    assert step.queue_depth_mean is not None
+    assert step.profiled_ns is not None
+    # Little's law; what is queued are a few copies, too.
+    queued_ns = step.queue_depth_mean * step.profiled_ns
+    assert int(point["tklqt_ns"]) == pytest.approx(queued_ns, rel=0.02)
+    assert graph["tklqt_ns"] == ""
 
 
 def test_the_samples_of_a_point_show_how_far_they_spread(tmp_path: Path, capsys: Capture) -> None:

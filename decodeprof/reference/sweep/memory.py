@@ -19,7 +19,6 @@ def refuse_what_cannot_fit(point: SweepSpec, device: torch.device, dtype: torch.
 
     Raises:
         MemoryError: with both figures.
-        ValueError: no model has these settings.
     """
     needed, there = needed_bytes(point, dtype), _memory_bytes(device)
     if needed > there:
@@ -27,11 +26,7 @@ def refuse_what_cannot_fit(point: SweepSpec, device: torch.device, dtype: torch.
 
 
 def needed_bytes(point: SweepSpec, dtype: torch.dtype) -> int:
-    """What a point needs at least; see `SweepSpec.at`.
-
-    Raises:
-        ValueError: no model has these settings.
-    """
+    """What a point needs at least; see `SweepSpec.at`."""
     if point.phase == "toy":
         width = point.width or TOY_WIDTH
         rows = 2 * point.batch  # What goes in and what comes out.

@@ -58,7 +58,6 @@ class Builder:
         """Build a point; see `SweepSpec.at`.
 
         Raises:
-            ValueError: no model has these settings.
             MemoryError: it cannot fit.
         """
         refuse_what_cannot_fit(point, self.device, self.dtype)
