@@ -287,6 +287,14 @@ def test_it_fits_400_pixels(browser: Any, file: Path, scheme: str) -> None:
     assert browser.get_log("browser") == []
 
 
+def test_questions_of_several_lines_leave_their_box_whole(browser: Any, file: Path) -> None:
+    as_seen(browser, width=400)
+    browser.get(file.as_uri())
+    inside = "legend => legend.getBoundingClientRect().top > 1 + "
+    inside += "legend.parentElement.getBoundingClientRect().top"
+    assert run(browser, f"[...document.querySelectorAll('legend')].every({inside})")
+
+
 def test_dark_mode_is_dark(browser: Any, file: Path) -> None:
     colours = []
     for scheme in ("light", "dark"):
