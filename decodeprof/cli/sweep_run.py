@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -96,11 +97,13 @@ def _ended_well(
     under_way: int | None = None
     kind = ""
     told = len(stored.messages) if stored is not None else 0
+    total = _messages(wanted, on_device=True)
     try:
         for message in said(job, command):
             if "refused" in message:
                 raise _refusal(message)
             if "device" in message:
+                total = _messages(wanted, on_device=message["device"] is not None)
                 _refuse_other_device(stored, message, out)
                 if stored is None:
                     _append(out, {"spec": wanted.spec, **message})
@@ -110,22 +113,23 @@ def _ended_well(
                 _append(out, message)
                 under_way, kind = None, message["kind"]
                 told += 1
-                show(_stage(wanted, message, told))
+                show(_stage(wanted, message, told / total))
     except Died as died:
         if under_way is None and kind == "failed" and not died.by_request:
             return False  # That point's failure left the device unusable for its process.
         smallest = min(wanted.spec["values"])
         if under_way is None or under_way == smallest or died.by_request:
+            quoted = shlex.quote(str(out))
             raise DecodeprofError(
                 "the sweep stopped before its end",
                 why=died.why,
-                hint=f"what was measured is kept; the same command with `--out {out}` goes on"
+                hint=f"what was measured is kept; the same command with `--out {quoted}` goes on"
                 if (out / POINTS_FILE).exists()
                 else "",
             ) from None
         message = {"value": under_way, "kind": "failed", "reason": f"its process died: {died.why}"}
         _append(out, message)
-        show(_stage(wanted, message, told))
+        show(_stage(wanted, message, told / total))
         return False
     return True
 
@@ -180,7 +184,7 @@ def _refuse_other_device(stored: Stored | None, message: Message, out: Path) -> 
         raise UsageError(
             f"`{out}` was measured on {stored.about.device or 'a CPU'}",
             why=f"this machine has {message['device'] or 'no GPU'}; points of both do not mix",
-            hint=f"decodeprof sweep --show {out}",
+            hint=f"decodeprof sweep --show {shlex.quote(str(out))}",
         )
 
 
@@ -190,14 +194,19 @@ def _append(out: Path, message: Message) -> None:
         file.write(json.dumps(message) + "\n")
 
 
-def _stage(wanted: Wanted, message: Message, told: int) -> _Stage:
+def _messages(wanted: Wanted, *, on_device: bool) -> int:
+    """How many a whole sweep has: a CPU counts nothing, and one point is not timed again."""
+    points = len(wanted.spec["values"])
+    return points * (2 if on_device else 1) + (points > 1)
+
+
+def _stage(wanted: Wanted, message: Message, fraction: float) -> _Stage:
     names = {"timed": "timing", "again": "timing", "counted": "profiling", "failed": "point"}
     axis = wanted.spec["axis"]
     text = f"{axis} {message['value']}"
     if message["kind"] == "failed":
         text = f"{text} left out: {message['reason']}"
-    total = len(wanted.spec["values"]) * 2 + 1
-    return _Stage(names[message["kind"]], text, min(1.0, told / total))
+    return _Stage(names[message["kind"]], text, min(1.0, fraction))
 
 
 def _measure_ceilings(out: Path, start: Callable[..., Any] = subprocess.run) -> None:

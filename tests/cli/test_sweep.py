@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -381,10 +382,28 @@ def test_a_child_that_crashes_leaves_what_it_said(tmp_path: Path, capsys: Captur
     command = (sweep_run.sys.executable, "-c", program)
     wanted = sweep_run.Wanted(spec=SPEC)
     with pytest.raises(sweep_run.DecodeprofError, match="stopped before its end") as caught:
-        sweep_run.run(wanted, tmp_path / "out", command=command)
-    assert "goes on" in caught.value.hint
-    assert run(group, ["sweep", "--show", str(tmp_path / "out"), "--csv"]) == 0
+        sweep_run.run(wanted, tmp_path / "the out", command=command)
+    assert f"`--out '{tmp_path}/the out'` goes on" in caught.value.hint
+    assert run(group, ["sweep", "--show", str(tmp_path / "the out"), "--csv"]) == 0
     assert capsys.readouterr().out.count("\n") == 2
+
+
+@pytest.mark.parametrize(("device", "kinds"), [(None, ["timed"]), ("H200", ["timed", "counted"])])
+def test_progress_ends_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str | None, kinds: list[str]
+) -> None:
+    stages: list[Any] = []
+    monkeypatch.setattr(sweep_run, "shown_progress", lambda: nullcontext(stages.append))
+    monkeypatch.setattr(sweep_run, "_measure_ceilings", lambda _: None)
+    about = {"device": device, "torch": "2", "dtype": "float32"}
+    said = [about, {**point(1, NS)[0], "kind": "again"}]
+    said[1:1] = [each for v in SPEC["values"] for each in point(v, NS) if each["kind"] in kinds]
+    program = "\n".join(f"print({json.dumps(message)!r})" for message in said)
+    command = (sweep_run.sys.executable, "-c", program)
+    sweep_run.run(sweep_run.Wanted(spec=SPEC), tmp_path / "out", command=command)
+    fractions = [stage.fraction for stage in stages[1:]]
+    assert fractions == [pytest.approx((i + 1) / len(fractions)) for i in range(len(fractions))]
+    assert len(fractions) == len(said) - 1
 
 
 CHILD = """
