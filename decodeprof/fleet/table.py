@@ -94,7 +94,9 @@ class Table:
         """
         probe = f"{self._version}/.probe.unfinished"
         with store_errors(f"cannot write the table `{self.url}`", hint=_AGAIN):
-            self._filesystem.makedirs(self._version, exist_ok=True)
+            # Such a store has no folders to make; s3fs would make a bucket of a name mistyped.
+            if not self._whole_at_once:
+                self._filesystem.makedirs(self._version, exist_ok=True)
             self._filesystem.pipe_file(probe, b"decodeprof")
             self._filesystem.rm_file(probe)
 

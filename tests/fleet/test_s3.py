@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from decodeprof.errors import InputError
 from decodeprof.fleet.sources import Source, find_sources
 from tests.fleet.conftest import BAD, GOOD, expected_rows, rolled_up, without_name
 
@@ -155,6 +156,14 @@ def test_the_command_takes_the_endpoint_from_the_environment_and_tells_what_is_n
     )
     assert done.returncode == 2
     assert done.stderr.startswith("error: `s3://nowhere/*.json` names no trace\n")
+
+
+def test_no_bucket_is_made_for_a_table(
+    workers_with_s3: LocalCluster, bucket: Any, sources: list[Source]
+) -> None:
+    with pytest.raises(InputError, match="cannot write the table `s3://mistyped/o`"):
+        rolled_up(workers_with_s3, sources, "s3://mistyped/o")
+    assert [one["Name"] for one in bucket.list_buckets()["Buckets"]] == ["fleet"]
 
 
 def test_a_server_that_is_not_there_is_told_before_any_work(traces: Path) -> None:
