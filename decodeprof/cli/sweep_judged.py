@@ -13,7 +13,14 @@ from decodeprof import units
 from decodeprof.analysis.sweeps.floors import eager_range_ns, median, range_ns
 from decodeprof.analysis.sweeps.judge import Swept, judge
 from decodeprof.analysis.sweeps.padding import plans as weighed_plans
-from decodeprof.cli.sweep_files import About, again_ns, measured_points, read, read_rates
+from decodeprof.cli.sweep_files import (
+    POINTS_FILE,
+    About,
+    again_ns,
+    measured_points,
+    read,
+    read_rates,
+)
 from decodeprof.cli.sweep_foreseen import larger_of_reference, larger_of_target, machine_of
 from decodeprof.cli.sweep_target import recorded
 from decodeprof.errors import InputError, UsageError
@@ -27,6 +34,9 @@ _NOT_FUSED = (
     "`--fused` asks for Triton kernels, and none can run on a CPU: of it the projections that are "
     "joined are left, and the rest runs as without it"
 )
+
+_TOY = {"batch": 1, "layers": 32, "width": 1024}
+"""The toy's settings where none were given."""
 
 _SPREAD_SHARE = 0.2
 """Of a point's median: samples that lie further apart leave it to chance."""
@@ -87,8 +97,8 @@ def _of_reference(directory: Path) -> Swept:
         if message["kind"] == "counted"
     )
     spec = stored.about.spec
-    if spec.get("phase") == "toy":  # Its rows are no tokens.
-        points = [structs.replace(point, tokens=None) for point in points]
+    if spec.get("phase") == "toy":
+        points = [_of_toy(point, spec) for point in points]
     larger, withheld = larger_of_reference(directory, str(spec.get("axis", "")), points, rates)
     return Swept(
         subject=_subject(spec, stored.about),
@@ -109,6 +119,25 @@ def _of_reference(directory: Path) -> Swept:
         ],
         larger=larger,
     )
+
+
+def _of_toy(point: Measured, spec: Mapping[str, Any]) -> Measured:
+    """A point of the toy: its rows are no tokens, and are read beside its weights.
+
+    Raises:
+        InputError: the first line of the sweep is damaged.
+    """
+    given = {name: value for name, value in spec.items() if value is not None}
+    settings = {**_TOY, **given, str(spec.get("axis")): point.value}
+    sizes = [settings[name] for name in _TOY]
+    if not all(isinstance(size, int) and size > 0 for size in sizes):
+        raise InputError(f"`{POINTS_FILE}` is damaged", why=f"no toy is of the size {sizes}")
+    batch, layers, width = sizes
+    read_bytes = point.bytes
+    if read_bytes is not None:
+        # Weights are `layers` × width²; what goes in is batch × width, of the same dtype.
+        read_bytes += read_bytes * batch // (layers * width)
+    return structs.replace(point, tokens=None, bytes=read_bytes)
 
 
 def _of_target(directory: Path) -> Swept:
@@ -175,9 +204,9 @@ def _subject(spec: Mapping[str, Any], about: About) -> str:
     axis, dtype = spec.get("axis"), about.dtype
     if spec.get("phase") == "toy":
         fixed = {
-            "layers": f"{spec.get('layers') or 32} × (matmul, SiLU, add)",
-            "width": f"of {spec.get('width') or 1024}²",
-            "batch": f"batch {spec.get('batch', 1)}",
+            "layers": f"{spec.get('layers') or _TOY['layers']} × (matmul, SiLU, add)",
+            "width": f"of {spec.get('width') or _TOY['width']}²",
+            "batch": f"batch {spec.get('batch', _TOY['batch'])}",
         }
         return f"the toy: {_joined(fixed, axis)}, {dtype}"
     what = "a prompt pass" if spec.get("phase") == "prefill" else "a decode step"

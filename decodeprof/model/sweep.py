@@ -27,7 +27,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Real tokens of a step, padding is none: that a prompt pass takes in, that a decode step
     makes; of a target that makes several a step, their mean."""
     bytes: int | None = None
-    """What a step must read at least: weights once, and the valid keys and values."""
+    """What a step must read at least: weights once, and the valid keys and values, or the rows
+    that go into the toy."""
     flops: int | None = None
     """Multiply-adds counted as two."""
     activities: float | None = None

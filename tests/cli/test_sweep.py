@@ -124,6 +124,18 @@ def test_the_reference_is_swept_and_gone_on_with(tmp_path: Path, capsys: Capture
     assert [json.loads(line)["value"] for line in second[len(first) :].splitlines()] == [4]
 
 
+def test_rows_of_the_toy_are_read_and_are_no_tokens(tmp_path: Path, capsys: Capture) -> None:
+    timed = {"value": 8, "kind": "timed", "weight_bytes": 4 * 16**2 * 2, "kv_bytes": 0, "tokens": 8,
+             "eager_ns": [1, 1, 1]}  # fmt: skip
+    spec = {"phase": "toy", "axis": "batch", "values": [8], "layers": 4, "width": 16, "batch": 1}
+    out = write(tmp_path / "toy", {**ABOUT, "spec": spec}, timed)
+    (out / CEILINGS_FILE).write_text(json.dumps({"ceilings": {"read_bytes_per_s": 1e9}}))
+    assert run(group, ["sweep", "--show", str(out), "--json"]) == 0
+    (point,) = json.loads(capsys.readouterr().out)["points"]
+    assert point["bytes_ns"] == (4 * 16**2 + 8 * 16) * 2
+    assert point["tokens_per_s"] is None
+
+
 SCRIPT = """
 import torch
 model = torch.nn.Sequential(torch.nn.Embedding(50, 16), torch.nn.Linear(16, 50)).eval()
@@ -637,6 +649,7 @@ def test_another_sweep_is_not_written_over(recorded: Path, capsys: Capture) -> N
         '{"torch": "2"}\n{"value": 1}\n',
         '{"torch": "2"}\n{"value": 1, "kind": "timed", "eager_ns": "fast"}\n',
         '{"torch": "2"}\nno json\n{"value": 1, "kind": "failed"}\n',
+        '{"spec": {"phase": "toy", "axis": "batch", "width": 0}}\n{"value": 1, "kind": ""}\n',
     ],
 )
 def test_a_damaged_sweep_is_no_traceback(tmp_path: Path, capsys: Capture, lines: str) -> None:
