@@ -36,7 +36,9 @@ LEAST_SECONDS = 0.1
 _LAUNCH = re.compile(r"cudaLaunch(Cooperative)?Kernel(ExC)?|cuLaunchKernel(Ex)?")
 _GRAPH_LAUNCH = re.compile(r"cudaGraphLaunch|cuGraphLaunch")
 _SYNC = re.compile(r"(cuda|cu)(Stream|Event|Device|Ctx)Synchronize")
-_NO_KERNEL = re.compile(r"Mem(cpy|set)\b|decodeprof\.|Activity Buffer|ProfilerStep")
+_NO_ACTIVITY = re.compile(r"decodeprof\.|Activity Buffer|ProfilerStep")
+"""Marks stand among the device's events, too, and last as long as what they hold."""
+_NO_KERNEL = re.compile(r"Mem(cpy|set)\b")
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def step_counts(generate: Generate) -> StepCounts:
             time_ns_per_step=per_step(many_times[name], few_times[name]),
         )
         for name in many_times
-        if many_counts[name] > few_counts[name]
+        if many_counts[name] > few_counts[name] and not _NO_ACTIVITY.match(name)
     ]
     kernels = [row for row in rows if not _NO_KERNEL.match(row.name)]
     return StepCounts(

@@ -4,7 +4,8 @@ Between matrix and attention kernels stand chains of elementwise, reduction and 
 compiler or a hand-written kernel makes one of each chain, save that every further reduction or
 concatenation begins a kernel of its own: a fused kernel makes one pass over one set of rows. For
 the same reason nothing joins behind a write to places that indices choose, as into a key-value
-cache: who reads these places must wait until all are written. The rule for concatenations was
+cache: who reads these places must wait until all are written. A copy that lays a tensor out anew
+stays as it is: the kernel behind it needs the copy. The rule for concatenations was
 chosen so that it agrees with what torch.compile left of one model's step (484 kernels told, 508
 left, attention apart): other models may differ more.
 """
@@ -34,6 +35,9 @@ _SCATTERS = re.compile(
     r"index_copy|index_put|index_add|index_fill|masked_scatter"
     r"|scatter_gather_internal_kernel<true|scatter_add|scatter_fill|scatter_reduce"
 )
+# torch's copy of a strided tensor that keeps its type: keys and values expanded for attention. A
+# copy that changes the type is another kernel.
+_LAYS_OUT = re.compile(r"gpu_kernel_impl_nocast<at::native::direct_copy_kernel")
 SHORT_NS = 3_000
 """A kernel this short waits for its launch and its memory's latency more than for bytes."""
 _COMPILED_REDUCTION = re.compile(r"triton_(per|red|mix)_")
@@ -67,6 +71,8 @@ def role_of(kernel: str) -> int:
     found = family(kernel)
     if found == "fused by a compiler":  # Named after all that it does, scatters among them.
         return REDUCTION if _COMPILED_REDUCTION.match(kernel) else POINTWISE
+    if _LAYS_OUT.search(kernel):
+        return ALONE
     return SCATTER if _SCATTERS.search(kernel) else _ROLES.get(found, ALONE)
 
 

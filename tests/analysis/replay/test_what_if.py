@@ -288,6 +288,20 @@ def test_nothing_joins_behind_a_write_where_indices_say() -> None:
     assert chains(asked.program, asked.roles).tolist() == [0, 1, 1, 2, 3, 3, 3, 4]
 
 
+def test_a_copy_that_lays_a_tensor_out_anew_stays() -> None:
+    copy = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<{}> >"
+    expanded = copy.format("at::native::direct_copy_kernel_cuda")
+    cast = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"
+
+    def step(b: TraceBuilder, index: int) -> None:
+        del index
+        for kernel in [MATRIX, ADD, cast, ADD, expanded, expanded, ADD, ADD, MATRIX]:
+            b.launch(kernel, 1 * US)
+
+    asked = question(loop(step))
+    assert chains(asked.program, asked.roles).tolist() == [0, 1, 1, 1, 2, 3, 4, 4, 5]
+
+
 def outcomes(found: Outcomes) -> list[Outcome]:
     return [value for value in vars(found).values() if isinstance(value, Outcome)]
 
