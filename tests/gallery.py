@@ -118,7 +118,7 @@ def index() -> bytes:
         "recordings side by side; [predictions.txt](predictions.txt) sets predictions beside what",
         "was then measured, hits and misses. Each `sweep_….txt`, with its points as CSV, follows a",
         "step along one axis to behind the crossing; [speculative.txt](speculative.txt) sets",
-        "drafts beside graphs.",
+        "drafts beside graphs, and [ncu.txt](ncu.txt) counted bytes beside hardware counters.",
         "",
     ]
     return "\n".join(lines).encode()

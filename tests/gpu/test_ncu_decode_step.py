@@ -1,10 +1,26 @@
 """What needs no GPU of the counter comparison: reading ncu's output, matching, the engine."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.build import TraceBuilder
+from tests.golden import check_golden
 from tests.gpu import ncu_decode_step as script
-from tests.gpu.ncu_decode_step import MARK, Kernel, base, compare, counted, parse, show
+from tests.gpu.ncu_decode_step import (
+    MARK,
+    Kernel,
+    Row,
+    base,
+    compare,
+    counted,
+    large,
+    off,
+    parse,
+    report,
+    show,
+)
 from tests.write_kineto import kineto
 
 HEADER = '"ID","Kernel Name","Stream","dram__bytes.sum","dram__bytes_read.sum"'
@@ -63,8 +79,9 @@ def test_kernels_over_a_megabyte_that_differ_are_counted(capsys):
     assert show(compare(ours, theirs), ours, theirs) == 1
     lines = capsys.readouterr().out.splitlines()
     assert "+20.0%" in lines[2]
-    assert "not counted" in lines[3]
-    assert lines[-1].startswith("4 kernels, 3 counted, 2 over 1 MB, 1 of them off")
+    assert lines[3].startswith("3 kernels counted, 2 over 1 MB, 1 of them off")
+    assert "not counted" in lines[4]
+    assert lines[-1] == "4 kernels in the step"
 
 
 def test_the_marked_steps_kernels_are_taken_in_launch_order(tmp_path):
@@ -96,3 +113,15 @@ def test_the_engine_runs_and_may_be_stepped_again():
         )  # fmt: skip
         step()
         step()
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_counted_bytes_are_those_that_the_counters_saw():
+    rows = [Row(**row) for row in json.loads((ROOT / "fixtures/ncu/rows.json").read_text())]
+    check_golden(ROOT / "reports/ncu.txt", report(rows).encode())
+    assert len(large(rows)) == 17
+    # Its own code and constants: 78 KB beside 1.2 MB.
+    assert [row.name for row in off(rows)] == ["reduce_kernel"]
+    assert max(abs(row.difference) for row in large(rows) if row not in off(rows)) < 0.005
