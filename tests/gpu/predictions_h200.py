@@ -376,7 +376,9 @@ def table(predictions: dict[str, Any], measured: dict[str, Any]) -> str:
     for why, names in missing.items():
         lines += textwrap.wrap(f"{why}: {', '.join(names)}", WIDTH)
     if not all(row.same_speed for row in found):
-        lines.append("* measured at another speed than the device had in the recording")
+        lines.append(
+            "* measured while the device, or the step today, ran as it did not in the recording"
+        )
     alike = [row for row in found if row.same_speed]
     lines += ["", *aims(found)]
     if alike and len(alike) < len(found):
