@@ -103,6 +103,13 @@ Examples:
     metavar="N",
     help="Tokens of one call of the target, as for diagnose.",
 )
+@click.option(
+    "--graph-check",
+    is_flag=True,
+    help="Capture each point's step of the target as a CUDA graph as well, and time it; else its "
+    "time is predicted.",
+)
+@click.option("--step", metavar="NAME", help="For --graph-check, as for diagnose.")
 @click.option("--device", metavar="NAME", help="cpu or cuda; by default CUDA where there is one.")
 @click.option(
     "--seconds",
@@ -228,7 +235,7 @@ def _run_reference(
     from decodeprof.cli.sweep_run import Wanted, run
 
     check_device(options["device"])
-    for name in ("args", "setup", "new_tokens"):
+    for name in ("args", "setup", "new_tokens", "graph_check", "step"):
         if options[name]:
             option = {"args": "arg"}.get(name, name.replace("_", "-"))
             raise UsageError(f"`--{option}` is for a target", why="none was named")
@@ -260,6 +267,8 @@ def _run_target(
     from decodeprof.cli.sweep_target import TargetSweep, run
 
     _refuse_options((), "a target", "write `--arg NAME=VALUE`")
+    if options["step"] is not None and not options["graph_check"]:
+        raise UsageError("`--step` is for `--graph-check`", why="nothing else captures the step")
     job = Job(
         target=target,
         args=list(options["args"]),
@@ -268,6 +277,8 @@ def _run_target(
         device=options["device"],
         timeout_s=DEFAULT_TIMEOUT_S,
         budget_s=BUDGET_S,
+        graph_check=options["graph_check"],
+        step=options["step"],
     )
     run(TargetSweep(job=job, axis=axis, values=values, seconds=options["seconds"]), out)
 

@@ -201,6 +201,8 @@ def _settings(job: Job) -> list[str]:
         value = getattr(job, option)
         if value is not None:
             found.append(f"--{option.replace('_', '-')} {value}")
+    if job.graph_check:
+        found.append("--graph-check" if job.step is None else f"--graph-check --step {job.step}")
     return found
 
 
@@ -281,9 +283,12 @@ def point_of(
     eager = times.median if times else None
     low, high = (times.p10, times.p90) if times else (None, None)
     what_if = diagnosis.what_if.cuda_graph
+    graph_ns = what_if.step_ns.expected if what_if else None
+    timed = what_if is not None and what_if.measured
     return Measured(
         value=value,
         eager_ns=[] if eager is None else [eager],
+        graph_ns=[graph_ns] if graph_ns is not None and timed else [],
         eager_range_ns=None if low is None or high is None else (low, high),
         tokens=_tokens(diagnosis.generation, rows=value if axis == BATCH else None),
         activities=step.kernels if step else None,
@@ -293,7 +298,7 @@ def point_of(
         bytes=floors.bytes if floors else None,
         flops=floors.flops if floors else None,
         host_ns=floors.host_ns if floors else None,
-        predicted_graph_ns=what_if.step_ns.expected if what_if else None,
+        predicted_graph_ns=None if timed else graph_ns,
     )
 
 

@@ -356,6 +356,30 @@ def test_single_steps_of_a_target_show_how_far_they_spread() -> None:
     assert point_of(diagnosis, "batch", 1).eager_range_ns == (times.p10, times.p90)
 
 
+def test_a_targets_graph_is_measured_where_its_step_was_captured() -> None:
+    path = ROOT / "reports/plain_0p6b/diagnosis.json"
+    diagnosis = msgspec.json.decode(path.read_bytes(), type=Diagnosis)
+    graph = diagnosis.what_if.cuda_graph
+    assert graph is not None
+    said = point_of(diagnosis, "batch", 1)
+    assert (said.graph_ns, said.predicted_graph_ns) == ([], graph.step_ns.expected)
+    captured = msgspec.structs.replace(
+        diagnosis,
+        what_if=msgspec.structs.replace(
+            diagnosis.what_if, cuda_graph=msgspec.structs.replace(graph, measured=True)
+        ),
+    )
+    timed = point_of(captured, "batch", 1)
+    assert (timed.graph_ns, timed.predicted_graph_ns) == ([graph.step_ns.expected], None)
+
+
+def test_a_capture_is_for_a_target_and_a_step_for_a_capture(capsys: Capture) -> None:
+    assert run(group, ["sweep", "--vary", "batch=1,2", "--graph-check"]) == 2
+    assert "`--graph-check` is for a target" in capsys.readouterr().err
+    assert run(group, ["sweep", "loop.py:generate", "--vary", "batch=1", "--step", "f"]) == 2
+    assert "`--step` is for `--graph-check`" in capsys.readouterr().err
+
+
 def test_points_that_were_not_measured_are_named(tmp_path: Path, capsys: Capture) -> None:
     out = write(tmp_path / "cut", ABOUT, *point(1, 60_000))
     assert run(group, ["sweep", "--show", str(out), "--json"]) == 0
