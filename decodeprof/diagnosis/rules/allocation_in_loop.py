@@ -10,6 +10,12 @@ Why it costs time:
     must ask the driver, the call takes 0.1 to 1 ms, and freeing waits until the device is idle. A
     retry means that memory ran out: all cached blocks are freed and asked for again.
 
+Thresholds:
+    Two steps that allocate: one is warm-up, two in one recording are a habit. Fragmentation
+    counts from a quarter of the reserved memory in leftover pieces, since blocks partly in use
+    are normal, and from 256 MiB, which is more than the allocator rounds one large request up
+    to.
+
 What to do:
     Allocate once, before the loop: a KV cache of its final size, static input and output buffers.
     For sizes that must vary, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True keeps pieces from
@@ -31,10 +37,7 @@ from decodeprof.recording import Allocator
 CODE = "allocation-in-loop"
 TITLE = "device memory is allocated or freed in the decode loop"
 
-# One step that allocates is warm-up; two in one recording are a habit.
 FEWEST_STEPS = 2
-# Blocks partly in use are normal; a quarter of the memory in leftover pieces is not, as long as it
-# is more than the allocator rounds one large request up to.
 FRAGMENTED_SHARE = 0.25
 FRAGMENTED_BYTES = 256 * 2**20
 

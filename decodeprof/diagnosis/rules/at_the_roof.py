@@ -8,6 +8,10 @@ Why it costs time:
     Each decode step reads every weight once. At 60 % of the roof or more no graph, fusion or better
     kernel can make the step shorter by more than the remaining 40 %.
 
+Thresholds:
+    60 % of the bandwidth or of the arithmetic rate, over the step, as for the verdict: above it
+    no rearrangement of kernels can win more than 1 / 0.6.
+
 What to do:
     Move fewer bytes or share them: weights of 8 or 4 bits, fewer KV heads or a KV cache of 8 bits,
     a larger batch (the same weights serve more sequences), speculative decoding (they serve more
@@ -28,7 +32,6 @@ from decodeprof.model.diagnosis import Floors, Recommendation
 CODE = "at-the-roof"
 TITLE = "the step is near the device's bandwidth or arithmetic rate"
 
-# The verdict's own threshold, so that the two agree.
 LEAST_SHARE = ROOF_SHARE
 
 

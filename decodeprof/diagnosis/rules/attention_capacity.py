@@ -9,6 +9,10 @@ Why it costs time:
     also the part behind the last token: with 300 tokens in a cache for 4,096, more than 90 % of
     what attention reads is thrown away. At large batches and long caches that is most of the step.
 
+Thresholds:
+    The cache is at least twice as long as what it holds, and 256 positions longer: less is
+    ordinary slack, and kernels read in blocks of up to 256 keys.
+
 What to do:
     Attend to keys[:, :, :length] with length rounded up to a bucket and one graph for each bucket,
     or use an attention that takes the valid lengths as a tensor: flex_attention with a block mask,
@@ -29,8 +33,6 @@ from decodeprof.model.diagnosis import Finding, Recommendation
 CODE = "attention-capacity"
 TITLE = "attention reads unused cache"
 
-# Kernels read in blocks of up to 256 keys; a cache less than twice as long as its content is
-# ordinary slack.
 LEAST_RATIO = 2.0
 LEAST_UNUSED = 256
 

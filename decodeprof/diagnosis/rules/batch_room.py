@@ -1,14 +1,19 @@
 """More sequences could be decoded in the same step before it gets longer.
 
 What it measures:
-    How far the step is above what the device alone needs for it. Where the host bounds the step,
-    the batch may grow until the device needs as long as the host. Where the bytes do, it may grow
-    until the operations take as long as the bytes.
+    Where the host bounds the step, the step is replayed with more and more rows until it takes
+    10 % longer; without shapes or measured ceilings, how far it is above what the device alone
+    needs tells less. Where the bytes bound it, the batch may grow until the operations take as long
+    as the bytes.
 
 Why it costs time:
     It does not cost a token's latency; it costs throughput. A host-bound step takes as long for one
     sequence as for many, since it makes the same launches. A memory-bound step reads the same
     weights for one sequence as for many.
+
+Thresholds:
+    Double the batch: less than that is within what such a crossing can be predicted to. A step
+    counts as longer from 10 % on, as in `decodeprof sweep`.
 
 What to do:
     Decode several sequences together: batch the requests, or add requests to a running batch
@@ -31,7 +36,6 @@ from decodeprof.model.diagnosis import Evidence, Floors, Recommendation
 CODE = "batch-room"
 TITLE = "the batch could be larger before the step gets longer"
 
-# Less than double the batch is within what such a crossing can be predicted to.
 LEAST_RATIO = 2.0
 
 

@@ -9,6 +9,10 @@ Why it costs time:
     the host waits for it: the device idles from then until the next step's first launch arrives.
     With one read a step that happens once for every token.
 
+Thresholds:
+    None of its own. Reads whose removal saves less than 1 % of the step are left to
+    sync-harmless: host times repeat to a percent.
+
 What to do:
     Copy into pinned memory with non_blocking=True, record an event, launch the next step from the
     token that is on the device, and only then wait for the event and read. The host is one step

@@ -10,6 +10,9 @@ Why it costs time:
     captured in a CUDA graph, so that each kernel must be launched anew; and torch.compile compiles
     again, or uses dynamic shapes.
 
+Thresholds:
+    Three consecutive decode steps with shapes: two make no trend.
+
 What to do:
     Allocate keys and values once at the longest length that is wanted and write each token's into
     its place with index_copy_ or a slice, at a position that is a tensor. Attention then gets a

@@ -10,6 +10,10 @@ Why it costs time:
     step. A recompile takes seconds, in the middle of generating, and after eight of them
     torch.compile gives up on the function and runs it as it is written.
 
+Thresholds:
+    Any graph break; of recompilations more than one for each function, since the first other
+    size has it compiled once more, for any size.
+
 What to do:
     Move what breaks out of the compiled function: prints, reads of values (.item(), bool()), calls
     into libraries. For recompiles, pass what changes as a tensor and not as a Python number, and

@@ -10,6 +10,13 @@ Why it costs time:
     host's time goes and not how much of it there is; a median of two steps is luck; kernels that
     were not recorded make the device look idle.
 
+Thresholds:
+    Fewer than three steady steps: the median of three is the first that one odd step cannot
+    move. p90 above 1.3 × p10 of unprofiled steps: the machine did something else, or the steps
+    differ. More than 1 % of launches without their kernel: a profile's ends cut off a few, and
+    no more. A dilation above 1.5: from there on the host's part of the profile is largely the
+    profiler's.
+
 What to do:
     Record again on a machine that does nothing else, with more tokens, and with fewer things
     recorded (no stacks, no memory) when the dilation is high.
@@ -33,11 +40,8 @@ from decodeprof.model.trace import NONE
 CODE = "data-quality"
 TITLE = "weaknesses of the recording"
 
-# The median of three is the first that one odd step cannot move.
 FEWEST_STEADY = 3
-# p90 ÷ p10 of unprofiled steps: beyond this the machine did something else, or the steps differ.
 WIDE_SPREAD = 1.3
-# A profile's ends cut off a few launches; more than this share missing is a loss.
 MISSING_SHARE = 0.01
 
 

@@ -11,6 +11,11 @@ Why it costs time:
     many rows, too few blocks to fill the device, a split that costs more than it wins, or a product
     so small that starting it takes longer than its data.
 
+Thresholds:
+    A tenth of the device's time, since a kernel of less can win less than that; below half of
+    the roof, since good matrix-vector kernels reach 70 to 95 % of what a copy does; 100 kB,
+    below which even a perfect kernel mostly starts and ends: they take 25 ns at 4 TB/s.
+
 What to do:
     Merge products that read the same input (query, key and value; gate and up) into one, pad odd
     sizes to multiples of 64, let torch.compile(mode="max-autotune") choose kernels for these
@@ -35,11 +40,8 @@ from decodeprof.model.families import family
 CODE = "far-from-roof"
 TITLE = "a matrix kernel far below the device's bandwidth and arithmetic rate"
 
-# A kernel of less than a tenth of the device's time can win less than a tenth of it.
 LEAST_TIME_SHARE = 0.1
-# Good matrix-vector kernels reach 70 to 95 % of what a copy does; half of it is another matter.
 FAR_SHARE = 0.5
-# Below this much data even a perfect kernel mostly starts and ends: 100 kB take 25 ns at 4 TB/s.
 LEAST_BYTES = 100_000
 _FAMILY = "matrix"
 _LONGEST_NAME = 60

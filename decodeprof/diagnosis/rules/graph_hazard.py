@@ -11,6 +11,9 @@ Why it costs time:
     the step and the time that a graph would take: either capture fails there, or, worse, every
     replay silently computes with what was true during capture.
 
+Thresholds:
+    None: one such line is enough to fail a capture, or to replay wrongly.
+
 What to do:
     Change the lines that are inside of what is captured: state goes into tensors of a fixed size
     that stay where they are and are updated in place; values are read after the replay. What lies

@@ -10,6 +10,10 @@ Why it costs time:
     model makes hundreds to thousands of launches of kernels that last a few µs each, so the device
     waits for the host most of the time. A graph is launched with one call, whatever its size.
 
+Thresholds:
+    5 % of the step saved: a graph costs static buffers, memory of its own and a capture, for
+    which less does not pay.
+
 What to do:
     Capture one decode step with torch.cuda.graph and replay it for every token, or let
     torch.compile(mode="reduce-overhead") do so. The step must not wait for the device, must not
@@ -32,8 +36,6 @@ from decodeprof.model.diagnosis import Evidence, Recommendation, Where
 CODE = "graph-missing"
 TITLE = "no CUDA graph launches the decode step"
 
-# A graph costs static buffers, memory of its own and a capture: less than a twentieth of the step
-# does not pay for them.
 LEAST_SHARE = MEDIUM_SHARE
 _COMPILED = "fused by a compiler"
 

@@ -11,6 +11,11 @@ Why it costs time:
     are unfit, the step is cut into partitions, each of which costs a launch and the host work
     between two of them.
 
+Thresholds:
+    More than one graph launch a step; or more than 20 % of a step's kernels outside its graph:
+    sampling after a graph takes a handful of launches, more means that part of the model is
+    outside.
+
 What to do:
     Remove what the reason names: mutated inputs become outputs or are marked with
     torch._dynamo.mark_static_address, CPU tensors and data-dependent ops leave the compiled
@@ -32,8 +37,6 @@ from decodeprof.recording import CompileInfo
 CODE = "graph-unused"
 TITLE = "CUDA graphs were asked for and are not used, or cut the step into pieces"
 
-# Sampling after a graph takes a handful of launches; more than this share of a step's kernels
-# outside its graph means that part of the model is outside.
 OUTSIDE_SHARE = 0.2
 ONE_GRAPH = 1.0
 _REASONS = 5

@@ -10,6 +10,9 @@ Why it costs time:
     device spends idle, once for every token. The same work done after the launch would cost nothing
     while the device is busy.
 
+Thresholds:
+    5 % of the step: some work always follows a read, and less is not worth moving.
+
 What to do:
     Launch the next step first, from the token on the device, and do the bookkeeping of the last
     token while it runs. Move what does not depend on the token out of the loop.
@@ -30,7 +33,6 @@ from decodeprof.model.diagnosis import Evidence, Finding, Recommendation, SyncSi
 CODE = "host-after-sync"
 TITLE = "host work between a blocking call and the next launch"
 
-# Some work always follows a read; a twentieth of the step is worth moving.
 LEAST_SHARE = MEDIUM_SHARE
 
 

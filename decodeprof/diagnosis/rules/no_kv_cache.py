@@ -9,6 +9,10 @@ Why it costs time:
     so that generating n tokens costs work of the order n², and every step is longer than the one
     before. At short lengths a launch-bound loop hides it; later nothing does.
 
+Thresholds:
+    Lengths that only rise over three steps: speculative decoding varies how many tokens a step
+    takes, up and down.
+
 What to do:
     Keep each layer's keys and values and pass only the new token: use_cache=True with
     past_key_values in transformers, a static cache in a model of your own.
@@ -30,8 +34,6 @@ from decodeprof.model.diagnosis import Recommendation
 CODE = "no-kv-cache"
 TITLE = "each step processes the whole sequence again"
 
-# Speculative decoding varies how many tokens a step takes, up and down; lengths that only rise over
-# this many steps are a sequence that is processed again.
 FEWEST_STEPS = 3
 
 

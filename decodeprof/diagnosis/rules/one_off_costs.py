@@ -9,6 +9,10 @@ Why it costs time:
     workspace, torch.compile compiles for a new shape, a CUDA graph is captured, the allocator asks
     the driver for memory. Each happens once, and takes ms to seconds.
 
+Thresholds:
+    A step half as long again as the median: host times of single steps scatter by tens of
+    percent.
+
 What to do:
     Warm up before the first request: run a prefill and a few decode steps at the shapes that will
     be used, capture graphs then, and keep compiled code in a cache on disk.
@@ -27,8 +31,6 @@ from decodeprof.model.diagnosis import Evidence, Recommendation, StepRow
 CODE = "one-off-costs"
 TITLE = "steps with work that is done once"
 
-# Host times of single steps scatter by tens of percent; one that takes half as long again as the
-# median, or more, did something else.
 LEAST_EXCESS_SHARE = 0.5
 _ONE_OFF = "one-off work"
 _FIRST = "the first decode step"

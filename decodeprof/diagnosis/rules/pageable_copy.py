@@ -9,6 +9,10 @@ Why it costs time:
     its own. torch.tensor(..., device="cuda") and .to("cuda") wait until that is done, and
     non_blocking=True does not change how it is staged. A CUDA graph cannot hold such a copy.
 
+Thresholds:
+    None of its own. Copies whose removal saves less than 1 % of the step are left to
+    sync-harmless: host times repeat to a percent.
+
 What to do:
     Make the tensor on the device (torch.arange, torch.full, an in-place add on a counter), keep the
     sampled token there, or copy from a buffer made once with pin_memory(), non_blocking=True.

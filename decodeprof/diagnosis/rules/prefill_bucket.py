@@ -9,6 +9,11 @@ Why it costs time:
     µs: the device waits for the host. The first token comes that much later. A long prompt has
     enough work in each kernel, and there a graph wins nothing.
 
+Thresholds:
+    The device busy for at most half of the prefill: a graph could then halve it. Of its waiting
+    at most half without a known cause: launches are to blame only where most of it is the
+    host's.
+
 What to do:
     Capture the prefill for a few lengths (64, 128, 256, …), pad each prompt to the next one and
     mask the rest; leave long prompts eager.
@@ -29,9 +34,7 @@ from decodeprof.model.diagnosis import Evidence, Recommendation
 CODE = "prefill-bucket"
 TITLE = "the prefill is launch-bound"
 
-# With the device idle for more than half of the prefill, a graph could halve it.
 MOST_BUSY_SHARE = 0.5
-# Launches are to blame only where most of the waiting is known to be the host's.
 MOST_UNKNOWN_SHARE = 0.5
 
 

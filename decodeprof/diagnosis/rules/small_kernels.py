@@ -10,6 +10,10 @@ Why it costs time:
     and, for small tensors, about 2 µs in which it does next to nothing. Each also writes to memory
     what the next one reads back. One fused kernel pays once.
 
+Thresholds:
+    5 % of the step saved: a prediction of fusion is 10 % wide on each side, so that of less
+    nothing is known.
+
 What to do:
     torch.compile the step, or the module that holds the chain (a norm, a rotary embedding, an
     activation), or call a fused kernel: torch.nn.functional.rms_norm,
@@ -30,7 +34,6 @@ from decodeprof.model.diagnosis import Evidence, Recommendation
 CODE = "small-kernels"
 TITLE = "many small kernels that could be fused"
 
-# A prediction of fusion is 10 % wide on each side: below a twentieth of the step nothing is known.
 LEAST_SHARE = MEDIUM_SHARE
 _MOST_CHAINS = 3
 _MOST_PARTS = 10

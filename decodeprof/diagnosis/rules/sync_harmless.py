@@ -9,6 +9,10 @@ Why it costs time:
     the device has drained before the host asks, and the wait returns at once. Where one kernel
     follows that takes long, the device is never idle behind it.
 
+Thresholds:
+    Less than 1 % of the step saved, the other side of what is worth removing: host times repeat
+    to a percent.
+
 What to do:
     Nothing for speed alone. Two things may change that: a CUDA graph cannot hold a wait (capture
     fails with "operation not permitted when stream is capturing"), and once the step is launched as
@@ -28,7 +32,6 @@ from decodeprof.model.diagnosis import Evidence, Recommendation, SyncSite
 CODE = "sync-harmless"
 TITLE = "blocking calls that cost nothing here"
 
-# The other side of what counts as worth removing: host times repeat to a percent.
 MOST_SHARE = LOW_SHARE
 
 

@@ -10,6 +10,10 @@ Why it costs time:
     kernel. The length of the call says little. A wait of 3 ms behind 3 ms of kernels costs as
     little as a wait of 10 µs, and removing it may only move the waiting to the next blocking call.
 
+Thresholds:
+    1 % of the step saved: what removing a wait saves is known to 20 % at best, and host times
+    repeat to a percent, so that less would not be seen.
+
 What to do:
     Keep values on the device that only the device needs (the next token, stop flags, masks). What
     the host does need it can read one step late: copy it to pinned memory with non_blocking=True,
@@ -29,8 +33,6 @@ from decodeprof.model.diagnosis import Finding, Range, Recommendation, SyncSite
 CODE = "sync-site"
 TITLE = "a blocking call whose removal shortens the step"
 
-# What removing a wait saves is known to 20 % at best, and host times repeat to a percent: less
-# than this share of the step would not be seen.
 LEAST_SHARE = LOW_SHARE
 
 _READS = ("item", "_local_scalar_dense", "is_nonzero", "tolist")
