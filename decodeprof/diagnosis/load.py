@@ -73,10 +73,11 @@ def load(path: Path, *, process: int | None = None) -> Loaded:
         traces = sorted(p.name for p in path.glob("*.json*") if not p.name.startswith("."))
         raise InputError(
             f"`{path}` is no recording",
-            why=f"it holds no {RECORDING_FILE}",
+            why=f"it holds no {RECORDING_FILE}{'' if traces else ' and no trace'}",
             hint=f"name one trace file in it: `decodeprof analyze {path / traces[0]}`"
             if traces
-            else "record one with `decodeprof diagnose my_script.py:generate`",
+            else "name the folder of the traces (.json, .json.gz), or record one with "
+            "`decodeprof diagnose my_script.py:generate`",
         )
     _has_one_process(process, path)
     recording = read_recording(path)

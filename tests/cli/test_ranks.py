@@ -159,7 +159,9 @@ def test_what_is_of_one_trace_is_refused(option: list[str], folder: Path, capsys
 
 def test_an_empty_folder_is_an_error(tmp_path: Path, capsys: Capture) -> None:
     assert run(group, ["analyze", str(tmp_path)]) == 1
-    assert "is no recording" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "is no recording" in told
+    assert "it holds no recording.json and no trace" in told
 
 
 @pytest.mark.traces
