@@ -3,6 +3,7 @@
 import json
 import statistics
 from dataclasses import astuple
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decodeprof.ingest.read import read_trace
+from decodeprof.model.families import family
 from decodeprof.model.graph_nodes import (
     Mixture,
     NodeCosts,
@@ -147,3 +150,19 @@ def test_the_calibration_explains_what_real_steps_took_as_graphs() -> None:
 def test_what_a_profiler_adds_to_many_blocks_is_no_gap() -> None:
     graph_ns, (row,) = GRAPHS["expanded"]["graph_ns"], GRAPHS["expanded"]["launched"]
     assert row["ns"] > 1.03 * graph_ns
+
+
+@pytest.mark.parametrize("stage", ["stage_norm", "stage_fused"])
+def test_what_a_kernel_waits_behind_a_memset_depends_on_the_kernel(stage: str) -> None:
+    # Why one cost for all memsets comes out short for steps with attention behind each.
+    trace = read_trace(Path(__file__).parents[2] / "fixtures" / stage / "trace.json.gz")
+    device = trace.device
+    order = np.argsort(device.start_ns, kind="stable")
+    gaps: dict[str, list[int]] = {"attention": [], "matrix": []}
+    for before, row in pairwise(order):
+        behind = family(trace.names[device.name[row]])
+        if device.kind[before] == SET and behind in gaps:
+            gaps[behind].append(int(device.start_ns[row] - device.end_ns[before]))
+    assert len(gaps["attention"]) > 200
+    assert 4_000 < statistics.median(gaps["attention"]) < 6_000
+    assert 1_000 < statistics.median(gaps["matrix"]) < 2_000
