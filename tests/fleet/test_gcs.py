@@ -80,10 +80,17 @@ def workers_with_gs(
 ) -> Iterator[LocalCluster]:
     """The workers, which know where the server is; so does this process."""
     import fsspec
-    from distributed import Client
+    from distributed import Client, WorkerPlugin
+
+    class Uses(WorkerPlugin):  # type: ignore[misc]
+        """On workers that take a killed one's place, too, whenever they come."""
+
+        def setup(self, worker: Any) -> None:
+            del worker
+            use(endpoint)
 
     with Client(workers) as client:
-        client.run(use, endpoint)
+        client.register_plugin(Uses(), name="gs")
     monkeypatch.setenv(SETTING, "false")  # Gone again after the test.
     use(endpoint)
     yield workers
